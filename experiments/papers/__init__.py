@@ -1,5 +1,5 @@
-"""Tables and figures of the papers, by name. `generalisation`, `forecasts`, `owners` and `people` measure the
-defaults (`experiments.accuracy`)."""
+"""Tables and figures of the papers, by name. `generalisation`, `forecasts`, `intervals`, `owners` and `people` measure
+the defaults (`experiments.accuracy`)."""
 
 from __future__ import annotations
 
@@ -28,6 +28,10 @@ PAPERS = {
     "people": _paper(
         "soft labels between 24 people of 60 records each, beside PATE and a constant",
         "experiments.accuracy.people:run",
+    ),
+    "intervals": _paper(
+        "intervals of vertical linear models: width over an oracle's, and how often each coefficient is inside",
+        "experiments.accuracy.intervals:run",
     ),
     "generalisation": _paper(
         "accuracy of the defaults on public tables, beside scikit-learn and diffprivlib (docs/accuracy.md)",

@@ -22,6 +22,7 @@ PAPER_NAMES = {
     "averaging-adult",
     "forecasts",
     "generalisation",
+    "intervals",
     "owners",
     "people",
     *(f"softlabel-{name}" for name in ("har", "kdd", "mnist")),

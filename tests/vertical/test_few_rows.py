@@ -93,8 +93,17 @@ def test_declared_sizes_and_not_epsilon_alone_decide_about_rounds() -> None:
     assert isinstance(few, GradientRegression) and isinstance(many, GradientRegression)
     assert isinstance(undeclared, GradientRegression) and many.declared_rows == 20_000
     assert undeclared.makes_rounds(consortium(1.0)) and not undeclared.makes_rounds(consortium(0.1))
-    assert not few.makes_rounds(consortium(1.0)) and many.makes_rounds(consortium(0.1))
-    assert "200 rows" in " ".join(few.notes(consortium(1.0)))
+    assert not few.makes_rounds(consortium(2.0)) and many.makes_rounds(consortium(0.1))
+    assert "200 rows" in " ".join(few.notes(consortium(2.0)))
+    assert few.counts_classes(consortium(0.3)) and "a counts alone" in " ".join(few.warnings(consortium(0.3)))
+
+
+def test_at_no_colluders_rounds_are_decided_by_the_noise_that_they_have() -> None:
+    """Parties read the weights of rounds, so one of them counts as a colluder."""
+    held = protocol(sizes=400)
+    assert isinstance(held, GradientRegression)
+    for epsilon in np.geomspace(0.3, 10, 40):
+        assert held.makes_rounds(consortium(epsilon, 0)) == held.makes_rounds(consortium(epsilon))
 
 
 def test_the_plan_says_where_only_a_constant_is_possible() -> None:

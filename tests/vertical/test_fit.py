@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.learn.quadratic import UNEQUAL, covariance, solve, solve_where_clear, spectral_norm
+from comity.learn.quadratic import (
+    DECIDED,
+    UNEQUAL,
+    Solution,
+    covariance,
+    likely_size,
+    solve,
+    solve_where_clear,
+    spectral_norm,
+)
 from comity.learn.regressor import LinearRegressor
 from comity.methods.vertical.centralised import add_noise
 from comity.privacy.loss import Approx
@@ -120,9 +129,36 @@ def test_intervals_cover_the_coefficient_of_a_rare_level_and_the_ridge_is_named(
 def test_positive_control_without_the_ridges_bias_a_rare_level_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     import comity.methods.vertical.moments as fit
 
-    monkeypatch.setattr(fit, "bias", lambda found, square, label: np.zeros(len(found.values)))
+    monkeypatch.setattr(fit, "bias", lambda found, square, label, size=np.inf: np.zeros(len(found.values)))
     held, _, names, _ = rare(20)
     assert held[names.index("place=sea")] < 0.85
+
+
+def test_the_likely_size_is_that_of_weights_that_are_seen_and_large_where_none_is() -> None:
+    """Twenty axes of weights of deviation 0.1: seen well, the size is close to that; hidden, it is above."""
+    generator = np.random.default_rng(5)
+    weights, axes = 0.1 * generator.normal(size=20), np.eye(20)
+    sizes = []
+    for noise in (0.001, 0.1, 1.0, 10.0):
+        seen = weights + noise * generator.normal(size=20)
+        found = Solution(seen, axes, axes, np.ones(20), np.zeros(20))
+        sizes.append(likely_size(found, noise**2 * axes))
+    assert 0.08 < sizes[0] < 0.2 and all(size > 0.08 for size in sizes)
+    assert sizes[-1] > 1.0
+
+
+def test_likely_sizes_make_intervals_of_what_is_seen_narrower_and_not_of_what_the_ridge_decides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import comity.methods.vertical.moments as fit
+
+    _, shrunk, _, found = rare(1)
+    monkeypatch.setattr(fit, "likely_size", lambda solution, spread: np.inf)
+    _, _, _, wide = rare(1)
+    decided = shrunk > DECIDED
+    assert decided.any() and (found[0].errors <= wide[0].errors).all()
+    assert np.array_equal(found[0].errors[decided], wide[0].errors[decided])
+    assert (found[0].errors[~decided] < wide[0].errors[~decided]).any()
 
 
 def test_positive_control_intervals_that_ignore_the_noise_miss_the_truth() -> None:

@@ -17,6 +17,7 @@ from comity.data.row_products import clip_received, products
 from comity.errors import DataError
 from comity.learn.classifiers import FeatureEncoding
 from comity.learn.newton import Floats
+from comity.learn.quadratic import DECIDED
 from comity.learn.released_model import (
     MAX_SHOWN,
     ReleasedEstimator,
@@ -29,10 +30,6 @@ from comity.learn.released_model import (
     split_constant,
     write_model,
 )
-
-_DECIDED = 0.25
-"""From this share on a coefficient counts as decided by the ridge: noise may have made a third of the eigenvalue. Not
-tuned on data."""
 
 
 @dataclass(eq=False, repr=False)
@@ -88,7 +85,7 @@ class LinearRegressor(ReleasedEstimator):
         intervals."""
         if self.shrunk is None:
             return np.zeros(self.n_features_in_, bool)
-        return np.asarray(split_constant(np.asarray(self.shrunk, np.float64), self._constant)[0] > _DECIDED, bool)
+        return np.asarray(split_constant(np.asarray(self.shrunk, np.float64), self._constant)[0] > DECIDED, bool)
 
     @property
     def errors_(self) -> Floats | None:

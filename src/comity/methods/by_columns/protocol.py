@@ -125,13 +125,15 @@ class ByColumns(Protocol):
 
     # What leaves before the method's own releases.
 
+    def declared_by_matching(self, consortium: Consortium) -> tuple[Release, ...]:
+        """The releases that find the common rows."""
+        if self.aligned is not None:
+            return self.aligned.declare(consortium).releases
+        return (release_size(self.max_rows, "how many records a party has; replacing one does not change it"),)
+
     def declared_by_parts(self, consortium: Consortium) -> tuple[Release, ...]:
         """The releases of the alignment and of the products. A release that both declare is listed once."""
-        if self.aligned is None:
-            why = "how many records a party has; replacing one does not change it"
-            before: tuple[Release, ...] = (release_size(self.max_rows, why),)
-        else:
-            before = self.aligned.declare(consortium).releases
+        before = self.declared_by_matching(consortium)
         names = {release.name for release in before}
         between = (release for release in self.product.declare(consortium).releases if release.name not in names)
         return (*before, *between)

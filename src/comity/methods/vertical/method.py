@@ -12,6 +12,9 @@ parties. In the order of the method:
     model    positive part, ridge of the noise's size, solution; with standard errors
     rounds   (two classes) private gradient rounds start from that solution: `GradientRegression`
 
+Where declared sizes say that noise would hide every column, the label's holder counts the classes instead of all that
+follows `size`, and the model is that constant (`class_count`).
+
 `published/` has the paper's own method.
 """
 
@@ -51,6 +54,7 @@ from comity.methods.method import Method, Only, Setting
 from comity.methods.tables import validate
 from comity.methods.vertical.budgets import LARGEST_WEIGHT, Blocks, affordable_epsilon, format_rounded_up, party_losses
 from comity.methods.vertical.centralised import CentralRounds, compute_baselines, measure_error, pool_columns
+from comity.methods.vertical.class_count import constant_coefficients, count_rows, estimate_share, release_count
 from comity.methods.vertical.dealer_rounds import DealerRounds
 from comity.methods.vertical.descent import Descent
 from comity.methods.vertical.design import PLACES, Design
@@ -598,15 +602,22 @@ class VerticalRegression(ColumnRegression):
             return before
         return (
             *before,
-            f"{rows:,} rows at this epsilon can only give a constant, the more frequent class, or less than that: the "
-            f"noise hides every column. Raise privacy.epsilon about {ratio / CLEAR:.2g} times, bring more rows, or "
-            "declare fewer columns and categories",
+            f"{rows:,} rows at this epsilon can only give a constant, {self.constant_kind(consortium)}: the noise "
+            f"hides every column. Raise privacy.epsilon about {ratio / CLEAR:.2g} times, bring more rows, or declare "
+            "fewer columns and categories",
         )
+
+    def constant_kind(self, consortium: Consortium) -> str:
+        """What the constant is, where noise leaves nothing else."""
+        return "the more frequent class, or less than that"
 
     # At a site.
 
     @step(sends="moments")
     def contribute(self, site: Site) -> None:
+        self._contribute_moments(site)
+
+    def _contribute_moments(self, site: Site) -> None:
         shares = self.product.shares(site, site.dims["rows"])
         site.contribute(share=self.entries.share(site.party, self.product.own_sums(site), shares))
 
@@ -657,7 +668,8 @@ class GradientRegression(VerticalRegression):
     parties read the current weights, compute shares of Σ u_i (s(z_i) − y_i + ½) over all records (s the curve and u the
     whitened and clipped features of `rounds`) and add noise to them; the coordinator takes a step from the opened sum
     (`descent`). The rounds solve the equation of the logistic fit, with u in place of x. `solver` is gradient, or auto:
-    rounds where they are possible and help, the moments alone elsewhere.
+    rounds where they are possible and help, the moments alone elsewhere, and a count of the classes where declared
+    sizes say that moments could only give a constant.
 
     Parties read weights, and each knows its own part of the noise. Even with no colluders the noise is scaled to
     protect against each single party as well as against the coordinator.
@@ -666,13 +678,14 @@ class GradientRegression(VerticalRegression):
                  `colluders` parties together; with "rlwe" the coordinator with up to `colluders` parties, of three and
                  more with one at most. At `colluders` = 0 every party by itself.
     Unit         a record, replaced.
-    Learned      coordinator: noisy moments and noisy sums of responses. Parties: the weights of every round.
+    Learned      coordinator: noisy moments and noisy sums of responses, or two noisy counts. Parties: the weights of
+                 every round.
     Sensitivity  `moments.l2_sensitivity` for the moments, `Rounds.bound` for a round: instruments have norm 1 at
-                 most (proof.md, 9 and 11).
+                 most (proof.md, 9 and 11). √2 for the counts, 2 in L1 (proof.md, 14).
     Loss         four tenths of μ² for the moments, the rest in equal parts for the rounds.
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     solver: Literal["gradient", "auto"]
     rounds: RoundCount
@@ -699,6 +712,21 @@ class GradientRegression(VerticalRegression):
         where = "gradients" if self.solver == "gradient" else "gradients where they help"
         return f"vertical ({self.traits}, {where})"
 
+    def counts_classes(self, consortium: Consortium) -> bool:
+        """Whether a run counts the classes and nothing else; public figures alone decide."""
+        rows = self.declared_rows
+        if self.solver != "auto" or rows is None or not (self.design.classes and self.intercept):
+            return False
+        if self.party_epsilon or self.block_epsilon:
+            # Ceilings and budgets of blocks are about moments.
+            return False
+        return self.noise_ratio(consortium, rows) >= HIDDEN
+
+    def constant_kind(self, consortium: Consortium) -> str:
+        if not self.counts_classes(consortium):
+            return super().constant_kind(consortium)
+        return f"how frequent each class is, which {self.design.label_at} counts alone"
+
     def makes_rounds(self, consortium: Consortium) -> bool:
         """Whether a run makes gradient rounds; public figures alone decide."""
         return self.missing_for_rounds(consortium) is None
@@ -711,7 +739,7 @@ class GradientRegression(VerticalRegression):
             return 'one colluder at most, or vertical.products = "dealer"'
         rows = self.declared_rows
         if rows is not None:
-            if self.noise_ratio(consortium, rows) <= ROUNDS_UP_TO:
+            if self.noise_ratio(_with_reader(consortium), rows) <= ROUNDS_UP_TO:
                 return None
             return f"a larger epsilon or more than the declared {rows:,} rows, to be better than the quadratic"
         enough = isinstance(consortium.loss, Approx) and float(consortium.loss.epsilon) >= SWITCH
@@ -751,6 +779,8 @@ class GradientRegression(VerticalRegression):
     # What leaves.
 
     def declare(self, consortium: Consortium) -> Declaration:
+        if self.counts_classes(consortium):
+            return self._declare_count(consortium)
         if not self.makes_rounds(consortium):
             return super().declare(consortium)
         self.check_terms(consortium)
@@ -778,12 +808,27 @@ class GradientRegression(VerticalRegression):
         held = self.describe_adversary(consortium, None, also=alone)
         return Declaration((*before, *between, self.gradient(consortium.loss), model), adversary=held)
 
+    def _declare_count(self, consortium: Consortium) -> Declaration:
+        self.check_terms(consortium)
+        model = Release(
+            name="model",
+            source=COORDINATOR,
+            to=EVERYONE if consortium.colluders else COORDINATOR,
+            protection=Derived("moments"),
+            form=Array((self.design.encoding.width,)),
+        )
+        found = (*self.declared_by_matching(consortium), self.class_count(consortium), model)
+        return Declaration(found, adversary=self.describe_adversary(consortium, "the model"))
+
+    def class_count(self, consortium: Consortium) -> Release:
+        """The noisy counts of both classes, which take the whole loss."""
+        return release_count(self.design, self.noise(consortium.loss), self.max_rows)
+
     def moment_terms(self, consortium: Consortium) -> Consortium:
         """The terms of the moments: their part of the loss, and one part of the noise known to its reader."""
         if not self.makes_rounds(consortium):
             return consortium
-        # A single party counts as a colluder: it reads weights.
-        return replace(consortium, loss=self._split_loss(consortium.loss)[0], colluders=max(1, consortium.colluders))
+        return replace(_with_reader(consortium), loss=self._split_loss(consortium.loss)[0])
 
     def _split_loss(self, loss: Loss) -> tuple[GDP, GDP]:
         """The losses of the moments and of one round, each rounded down."""
@@ -816,6 +861,9 @@ class GradientRegression(VerticalRegression):
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         consortium = parties.consortium
+        if self.counts_classes(consortium):
+            rows = self.agree_on_rows(parties)
+            return {"model": self.fit_constant(parties.sum(self.contribute).value, rows, consortium)}
         if not self.makes_rounds(consortium):
             return super().coordinate(parties)
         opened, rows = self.open_moments(parties)
@@ -825,6 +873,11 @@ class GradientRegression(VerticalRegression):
             self.secure_rounds.coordinate_round(parties, number, descent.weights, descent.intervals)
             descent = descent.step(parties.sum(self.descend).value)
         return {"model": descent.coefficients}
+
+    def fit_constant(self, counts: Floats, rows: int, consortium: Consortium) -> Floats:
+        """Coefficients of encoded rows from noisy counts of the classes: post-processing."""
+        deviation = self.class_count(consortium).opened_deviation(consortium)
+        return constant_coefficients(self.design, estimate_share(counts, deviation, rows))
 
     def start(self, opened: Floats, rows: int, consortium: Consortium) -> Descent:
         """The first descent, from the opened moments of so many rows."""
@@ -837,10 +890,17 @@ class GradientRegression(VerticalRegression):
             rows,
             moments=moments,
             gradient=gradient,
-            trusted=trusted_share(self.noise_ratio(consortium, rows)),
+            trusted=trusted_share(self.noise_ratio(_with_reader(consortium), rows)),
         )
 
     # At a site.
+
+    @step(sends="moments")
+    def contribute(self, site: Site) -> None:
+        if self.counts_classes(site.consortium):
+            site.contribute(count_rows(self.design, site))
+        else:
+            self._contribute_moments(site)
 
     @step(sends="gradient")
     def descend(self, site: Site) -> None:
@@ -879,6 +939,8 @@ class GradientRegression(VerticalRegression):
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
         before, missing = super().notes(consortium), self.missing_for_rounds(consortium)
+        if self.counts_classes(consortium):
+            return before
         if missing is None:
             return before if consortium.colluders else (_READ_BY_ALL, *before[1:])
         if not self.design.classes and self.rounds == Vertical.model_fields["rounds"].default:
@@ -889,6 +951,12 @@ class GradientRegression(VerticalRegression):
         return (*before, why)
 
     def expectation(self, consortium: Consortium) -> str:
+        if self.counts_classes(consortium):
+            deviation = self.class_count(consortium).opened_deviation(consortium) / sqrt(2)
+            return (
+                f"the number of rows of a class is known up to a deviation of {deviation:.3g}; {self.design.label_at} "
+                "alone is asked for its records, and loses the study's epsilon about its own column"
+            )
         if not self.makes_rounds(consortium):
             return super().expectation(consortium)
         release = self.gradient(consortium.loss)
@@ -909,3 +977,8 @@ class GradientRegression(VerticalRegression):
         rows = min(self.max_rows, 10_000)
         sent = self.secure_rounds.bytes_per_round(rows) / 1e6
         return f"; without a dealer the parties send each other {sent:.3g} MB in each round over {rows} rows"
+
+
+def _with_reader(consortium: Consortium) -> Consortium:
+    """The terms of what parties read weights of: a single party counts as a colluder."""
+    return replace(consortium, colluders=max(1, consortium.colluders))
