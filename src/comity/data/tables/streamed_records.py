@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -83,13 +83,21 @@ class StreamedRecords:
         features: copy them to keep them."""
         self._require_same(_stamp(self.source) == self._stamp)
         if self.cache is not None:
-            yield from self.cache.blocks()
+            yield from (load() for load in self.cache.loaders())
             return
         count = 0
         for records, _ in _encode_blocks(self.source, self.encoding, self.where, self.piece):
             count += len(records)
             yield records
         self._require_same(count == self.count)
+
+    def loaders(self) -> list[Callable[[], Records]] | None:
+        """A function for each block, for several threads, where blocks can be read in any order. The next block that a
+        thread loads overwrites a block's features."""
+        if self.cache is None:
+            return None
+        self._require_same(_stamp(self.source) == self._stamp)
+        return self.cache.loaders()
 
     def _require_same(self, same: bool) -> None:
         if not same:

@@ -92,6 +92,9 @@ class StreamedSubset:
             yield _select(block, self.which[start : start + len(block)])
             start += len(block)
 
+    def loaders(self) -> None:
+        """None: which records a block has depends on those before it."""
+
     def require_memory(self) -> None:
         self.whole.require_memory()
 
