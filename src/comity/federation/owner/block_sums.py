@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from comity.data.exact_sums import MAX_BLOCK_ROWS, ExactSum
 from comity.data.records import Records
+from comity.data.tables.engine_records import EngineRecords
+from comity.errors import Refused
 from comity.federation.owner.prepared_rows import Pieces, Preparation
 from comity.federation.owner.rows import Rows, split_block
 
@@ -85,6 +87,14 @@ def read_parts(
         # In memory: a thread gets a piece.
         rows = list(split_block(records, work.every, work.at_once))
         yield from map_in_order([lambda at=at, one=one: work.of_rows(one, at, pieces) for at, one in enumerate(rows)])
+        return
+    if isinstance(records, EngineRecords):
+        if not work.exact:
+            raise Refused(
+                "a step needs an owner's records themselves, and those of an engine stay there", code="stopped"
+            )
+        with reading():
+            yield from records.add_up(work.of_block)
         return
     loaders = records.loaders()
     if loaders is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,10 @@ class Site:
         # What leaves under the name of the release that the step sends.
         self.contribution: Any = None
         self.contributed = False
+
+    def __reduce__(self) -> NoReturn:
+        """A site holds keys: no function that is sent to an engine takes one along."""
+        raise TypeError("it holds this site's keys")
 
     def release(self, name: str) -> Release:
         return self._host.agreement.declaration[name]

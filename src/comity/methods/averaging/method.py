@@ -598,6 +598,9 @@ class AveragingProtocol(Protocol):
         """A local fit reads the records many times."""
         return self.solver_for(consortium) != "average"
 
+    def sums_exactly(self, consortium: Consortium) -> bool:
+        return self.streams(consortium)
+
     # What the coordinator does.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:

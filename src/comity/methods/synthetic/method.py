@@ -678,6 +678,10 @@ class SyntheticProtocol(CountsProtocol):
     def streams(self, consortium: Consortium) -> bool:
         return True
 
+    def sums_exactly(self, consortium: Consortium) -> bool:
+        """Counts are whole numbers."""
+        return True
+
     # What the coordinator does.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
