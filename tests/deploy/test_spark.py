@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -103,9 +102,7 @@ def test_a_whole_run_releases_the_same_model(url: str, path: Path) -> None:
     for own in (whole, on_engine(url, partitioned(path, 2))):
         parties: dict[str, LocalRecords] = {"a": own, "b": whole, "c": whole}
         options = RunOptions(baselines=False, hosts=True)
-        found = simulate(
-            protocol, parties=parties, epsilon=1.0, delta=1e-6, unit="record", options=replace(options, seed=3)
-        )
+        found = simulate(protocol, parties=parties, epsilon=1.0, delta=1e-6, unit="record", seed=3, options=options)
         released.append(np.asarray(found.model.weights).tobytes())
     assert released[0] == released[1]
 
