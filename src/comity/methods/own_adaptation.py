@@ -23,11 +23,9 @@ SQUARED = "mean squared error on your records, the target's bounds being -1 and 
 def adapt_linear(model: Any, records: LocalRecords) -> Adaptation | None:
     """None for a model that is not linear, where there are fewer than `MIN_RECORDS` labelled records, and where records
     stay on an engine."""
-    if (
-        isinstance(records, EngineRecords)
-        or not isinstance(model, LinearClassifier | LinearRegressor)
-        or len(records) < MIN_RECORDS
-    ):
+    if isinstance(records, EngineRecords) or len(records) < MIN_RECORDS:
+        return None
+    if not isinstance(model, LinearClassifier | LinearRegressor):
         return None
     features, labels = _read(records)
     if labels is None:

@@ -168,11 +168,11 @@ def _versions() -> dict[str, str]:
     import numpy
     import scipy
 
-    import comity
+    from comity._version import __version__
 
     return {
         "Python": ".".join(platform.python_version_tuple()[:2]),
-        "comity": comity.__version__,
+        "comity": __version__,
         "numpy": numpy.__version__,
         "scipy": scipy.__version__,
     }

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -64,6 +64,9 @@ class BlockSum:
         parts = [self.of_rows(rows) for rows in split_block(block, self.every, self.at_once)]
         return [ExactSum.total(_exact(parts))] if self.exact else parts
 
+    def exactly_of_block(self, block: Records) -> list[ExactSum]:
+        return list(_exact(self.of_block(block)))
+
     def add(self, parts: Iterable[Part]) -> Floats:
         """The sum of parts in their order."""
         if self.exact:
@@ -86,7 +89,7 @@ def read_parts(
     if isinstance(records, Records):
         # In memory: a thread gets a piece.
         rows = list(split_block(records, work.every, work.at_once))
-        yield from map_in_order([lambda at=at, one=one: work.of_rows(one, at, pieces) for at, one in enumerate(rows)])
+        yield from map_in_order([partial(work.of_rows, one, at, pieces) for at, one in enumerate(rows)])
         return
     if isinstance(records, EngineRecords):
         if not work.exact:
@@ -94,7 +97,7 @@ def read_parts(
                 "a step needs an owner's records themselves, and those of an engine stay there", code="stopped"
             )
         with reading():
-            yield from records.add_up(work.of_block)
+            yield from records.add_up(work.exactly_of_block)
         return
     loaders = records.loaders()
     if loaders is None:
@@ -111,7 +114,7 @@ def read_parts(
             block = load()
         return work.of_block(block)
 
-    for found in map_in_order([lambda load=load: read(load) for load in loaders or ()]):
+    for found in map_in_order([partial(read, load) for load in loaders or ()]):
         yield from found
 
 
