@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-NOT_DEPLOYED = frozenset({"bench", "deploy-try", "dev", "docs", "plots"})
+NOT_DEPLOYED = frozenset({"bench", "deploy-try", "dev", "docs", "plots", "spark-try"})
 """Extras for development and for trying; all others are deployed."""
 _OWN = "comity"
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")

@@ -27,7 +27,7 @@ from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.evaluation import split_budget
 from comity.federation.evaluation.protocol import RecordEvaluation
 from comity.federation.owner.prepared_rows import Preparation
-from comity.federation.owner.site import Rows
+from comity.federation.owner.rows import Rows
 from comity.federation.part import Part, StepSpec
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.softlabel import SoftLabel, SoftLabelProtocol
@@ -98,7 +98,12 @@ class Batch:
         self.blocks, self.sent, self.state = blocks, np.zeros(0), dict[str, Any]()
 
     def total(
-        self, part: Callable[[Rows], Floats], *, at_once: int | None = None, prepare: Preparation | None = None
+        self,
+        part: Callable[[Rows], Floats],
+        *,
+        at_once: int | None = None,
+        prepare: Preparation | None = None,
+        exact: bool = False,
     ) -> Floats:
         edges = [len(self.features) * place // self.blocks for place in range(self.blocks + 1)]
         found = []

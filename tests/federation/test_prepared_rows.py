@@ -32,7 +32,8 @@ class Doubling:
 
 def one_pass(prepared: PreparedRows, records: Any, doubling: Doubling, at_once: int = 4) -> np.ndarray:
     pieces = prepared.of(records, Preparation(str(doubling.factor).encode(), doubling.compute), at_once)
-    found = [pieces.take(records.features[at : at + at_once])[0] for at in range(0, len(records), at_once)]
+    places = enumerate(range(0, len(records), at_once))
+    found = [pieces.take(records.features[at : at + at_once], place)[0] for place, at in places]
     prepared.keep(records, pieces)
     return np.concatenate(found)
 
@@ -55,7 +56,7 @@ def test_other_values_records_or_pieces_are_prepared_again() -> None:
 
 def test_a_pass_that_ended_early_leaves_nothing() -> None:
     prepared, doubling = PreparedRows(), Doubling(2.0)
-    prepared.of(ROWS, Preparation(b"2.0", doubling.compute), 4).take(ROWS.features[:4])
+    prepared.of(ROWS, Preparation(b"2.0", doubling.compute), 4).take(ROWS.features[:4], 0)
     np.testing.assert_array_equal(one_pass(prepared, ROWS, doubling), 2 * ROWS.features)
     assert doubling.calls == 4
 

@@ -12,7 +12,8 @@ import pytest
 from comity.data import Classes, Encoding, Frame, Numeric, Records, Schema, StreamedRecords
 from comity.errors import Refused
 from comity.federation.declare.consortium import Consortium
-from comity.federation.owner.site import Rows, Site
+from comity.federation.owner.rows import Rows
+from comity.federation.owner.site import Site
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from comity.federation.declare.bounds import Ball
-from comity.federation.owner.site import Rows
+from comity.federation.owner.rows import Rows
 from comity.learn.fits import contrasts, one_hot
 from comity.methods.softlabel import record_sums
 from comity.methods.softlabel.record_sums import Cells, ClassSums, NamedClass, shrink_cells

@@ -10,7 +10,7 @@ import pytest
 
 from comity.data import Classes, Encoding, Frame, Numeric, Records, Schema, StreamedRecords
 from comity.errors import DataError
-from comity.federation.owner.site import Rows
+from comity.federation.owner.rows import Rows
 from comity.methods.softlabel.method import SoftLabel, SoftLabelProtocol
 from comity.methods.softlabel.record_sums import Cells, ClassSums
 from comity.study.simulation.simulate import RunOptions, Terms, simulate

@@ -24,7 +24,7 @@ from comity.federation.declare.bounds import RecordSum
 from comity.federation.declare.consortium import Consortium
 from comity.federation.evaluation.protocol import RecordEvaluation
 from comity.federation.owner.prepared_rows import Preparation
-from comity.federation.owner.site import Rows
+from comity.federation.owner.rows import Rows
 from comity.methods.averaging import Averaging
 from comity.methods.averaging.method import AveragingProtocol
 from comity.methods.summary import OneShotSummary, Summary
@@ -53,7 +53,12 @@ class BatchSite:
         self.sent, self.state = np.zeros(0), dict[str, Any]()
 
     def total(
-        self, part: Callable[[Rows], Floats], *, at_once: int | None = None, prepare: Preparation | None = None
+        self,
+        part: Callable[[Rows], Floats],
+        *,
+        at_once: int | None = None,
+        prepare: Preparation | None = None,
+        exact: bool = False,
     ) -> Floats:
         prepared = () if prepare is None else prepare.compute(self.features)
         return np.asarray(part(Rows(self.features, self.labels, self.filled, len(self.features), prepared)), np.float64)

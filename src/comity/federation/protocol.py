@@ -134,6 +134,10 @@ class Protocol(Part):
         """Whether its steps read an owner's records only through `site.total`: then these may come in blocks."""
         return False
 
+    def sums_exactly(self, consortium: Consortium) -> bool:
+        """Whether all are exact sums (`comity.data.exact_sums`): then records may stay on an owner's engine."""
+        return False
+
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         """Ask for steps, and return the released values by the names of their releases."""
         raise NotImplementedError(f"{type(self).__name__} coordinates nothing")

@@ -67,14 +67,25 @@ def upper_triangle(rows: Floats) -> Floats:
     So the Euclidean norm of the vector is the Frobenius norm of the matrix, whose entries below the diagonal repeat
     those above it. Noise of deviation s on the vector is s on the matrix's diagonal and s/√2 off it.
     """
+    return upper_products(rows) * triangle_weights(rows.shape[-1])
+
+
+def upper_products(rows: Floats) -> Floats:
+    """The upper triangle (..., d(d+1)/2) of Σ x xᵀ without factors: exact for rows on the grid of exact sums."""
     moment = rows.swapaxes(-1, -2) @ rows
     row, column = np.triu_indices(rows.shape[-1])
-    return np.asarray(moment[..., row, column] * np.where(row == column, 1.0, np.sqrt(2.0)), np.float64)
+    return np.asarray(moment[..., row, column], np.float64)
+
+
+def triangle_weights(features: int) -> Floats:
+    """1 on the diagonal of an upper triangle and √2 beside it."""
+    row, column = np.triu_indices(features)
+    return np.where(row == column, 1.0, np.sqrt(2.0))
 
 
 def from_upper_triangle(vector: Floats, features: int) -> Floats:
     """The symmetric matrix whose `upper_triangle` is the vector."""
     row, column = np.triu_indices(features)
     matrix = np.zeros((features, features))
-    matrix[row, column] = vector / np.where(row == column, 1.0, np.sqrt(2.0))
+    matrix[row, column] = vector / triangle_weights(features)
     return np.asarray(matrix + np.triu(matrix, 1).T, np.float64)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import LocalRecords
+from comity.data.tables.engine_records import EngineRecords
 from comity.federation.evaluation.adaptation import Adaptation, OwnComparison
 from comity.learn.adaptation import MIN_RECORDS, Rows, adapt_classes, adapt_numbers, spread_evenly
 from comity.learn.classifiers import LinearClassifier
@@ -20,8 +21,11 @@ SQUARED = "mean squared error on your records, the target's bounds being -1 and 
 
 
 def adapt_linear(model: Any, records: LocalRecords) -> Adaptation | None:
-    """None for a model that is not linear, or where there are fewer than `MIN_RECORDS` labelled records."""
-    if not isinstance(model, LinearClassifier | LinearRegressor) or len(records) < MIN_RECORDS:
+    """None for a model that is not linear, where there are fewer than `MIN_RECORDS` labelled records, and where records
+    stay on an engine."""
+    if isinstance(records, EngineRecords) or len(records) < MIN_RECORDS:
+        return None
+    if not isinstance(model, LinearClassifier | LinearRegressor):
         return None
     features, labels = _read(records)
     if labels is None:

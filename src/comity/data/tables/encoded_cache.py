@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,20 +109,26 @@ class EncodedCache:
     _width: int
     _kind: np.dtype[Any] | None
     _blocks: tuple[tuple[int, int], ...]
+    _memory: threading.local = field(default_factory=threading.local)
 
-    def blocks(self) -> Iterator[Records]:
-        """The blocks as they were written, each with the bits and the layout in memory that it had. The next block
-        overwrites a block's features."""
-        memory = np.empty((self._width, max(count for _, count in self._blocks)))
-        for start, count in self._blocks:
-            rows = memory[:, :count]
-            whole = count == memory.shape[1]
-            position = self._read([memory.reshape(-1)] if whole else list(rows), start)
-            labels = None
-            if self._kind is not None:
-                labels = np.empty(count, self._kind)
-                self._read([labels], position)
-            yield Records(rows.T, labels)
+    def loaders(self) -> list[Callable[[], Records]]:
+        """A function for each block, as it was written: with the bits and the layout in memory that it had. The next
+        block that a thread loads overwrites a block's features."""
+        return [partial(self._load, start, count) for start, count in self._blocks]
+
+    def _load(self, start: int, count: int) -> Records:
+        memory = getattr(self._memory, "rows", None)
+        if memory is None:
+            # Fresh memory for each block would take as long as reading does.
+            memory = self._memory.rows = np.empty((self._width, max(count for _, count in self._blocks)))
+        rows = memory[:, :count]
+        whole = count == memory.shape[1]
+        position = self._read([memory.reshape(-1)] if whole else list(rows), start)
+        labels = None
+        if self._kind is not None:
+            labels = np.empty(count, self._kind)
+            self._read([labels], position)
+        return Records(rows.T, labels)
 
     def _read(self, arrays: list[NDArray[Any]], position: int) -> int:
         """Fill arrays from a position of the file on; the position after them."""

@@ -14,11 +14,12 @@ from typing import Any
 from comity.data.tables.csv_file import CSV, Csv
 from comity.data.tables.parquet_file import PARQUET
 from comity.data.tables.source import Frame, Kind, Place, Source
+from comity.data.tables.spark import ENGINE
 from comity.data.tables.sql import SQL
 from comity.data.tables.translation import KEYS, TranslatedSource, read_translation
 from comity.errors import DataError, StudyError, did_you_mean
 
-KINDS: dict[str, Kind] = {"parquet": PARQUET, "csv": CSV, "sql": SQL}
+KINDS: dict[str, Kind] = {"parquet": PARQUET, "csv": CSV, "sql": SQL, "engine": ENGINE}
 
 
 def open_source(value: Any, where: str = "the data", *, base: Path | None = None, confined: bool = False) -> Source:
@@ -58,6 +59,8 @@ def check_table(table: Mapping[str, Any], where: str) -> str:
     """Check the keys of a table and return the kind of source that it names. No file is looked for. Errors show no
     value, because it may be a password in a wrong place."""
     kind = table.get("source")
+    if kind is None and "engine" in table:
+        kind = "engine"
     if kind is None and isinstance(table.get("path"), str | Path) and not {"query", "table", "url"} & set(table):
         kind = _suffix(Path(table["path"]))
     if not isinstance(kind, str) or kind not in KINDS:
@@ -66,7 +69,7 @@ def check_table(table: Mapping[str, Any], where: str) -> str:
     for key, entry in table.items():
         if key not in known:
             raise StudyError(f"{where}: {key}: unknown key {key!r}{did_you_mean(str(key), known)}", key=str(key))
-        if key in KEYS:
+        if key in KEYS or key == "engine":
             continue
         # A tab is blank, and is a separator.
         if not isinstance(entry, str | Path) or not (str(entry).strip() or key == "separator"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,7 @@ from comity.data.encoding import Encoding
 from comity.data.records import Records
 from comity.data.schemas.conforming import Tally
 from comity.data.tables.encoded_cache import CachePlace, CacheWriter, EncodedCache
+from comity.data.tables.engine_records import EngineRecords
 from comity.data.tables.source import PIECE_ROWS, Source
 from comity.errors import DataError
 from comity.representation import short_repr
@@ -66,7 +67,7 @@ class StreamedRecords:
         for a cache and room there, they are not read again."""
         stamp, digest, tally, count = _stamp(source), _Digest(), Tally.start(), 0
         writer = None if cache is None else CacheWriter.open(cache)
-        for records, changed in _encode_blocks(source, encoding, where, piece):
+        for records, changed in encode_blocks(source, encoding, where, piece):
             digest.add(records)
             if writer is not None:
                 writer.add(records)
@@ -83,13 +84,21 @@ class StreamedRecords:
         features: copy them to keep them."""
         self._require_same(_stamp(self.source) == self._stamp)
         if self.cache is not None:
-            yield from self.cache.blocks()
+            yield from (load() for load in self.cache.loaders())
             return
         count = 0
-        for records, _ in _encode_blocks(self.source, self.encoding, self.where, self.piece):
+        for records, _ in encode_blocks(self.source, self.encoding, self.where, self.piece):
             count += len(records)
             yield records
         self._require_same(count == self.count)
+
+    def loaders(self) -> list[Callable[[], Records]] | None:
+        """A function for each block, for several threads, where blocks can be read in any order. The next block that a
+        thread loads overwrites a block's features."""
+        if self.cache is None:
+            return None
+        self._require_same(_stamp(self.source) == self._stamp)
+        return self.cache.loaders()
 
     def _require_same(self, same: bool) -> None:
         if not same:
@@ -137,8 +146,8 @@ class StreamedRecords:
         )
 
 
-LocalRecords = Records | StreamedRecords
-"""An owner's records: in memory, or read in blocks."""
+LocalRecords = Records | StreamedRecords | EngineRecords
+"""An owner's records: in memory, read in blocks, or on the owner's engine."""
 
 
 def fits_in_memory(source: Source, encoding: Encoding, limit: int = MAX_BYTES_IN_MEMORY) -> bool:
@@ -163,7 +172,7 @@ def row_bytes(encoding: Encoding) -> int:
     return 8 * (encoding.width + (encoding.schema.target is not None) + (encoding.schema.identifier is not None))
 
 
-def _encode_blocks(source: Source, encoding: Encoding, where: str, piece: int) -> Iterator[tuple[Records, Tally]]:
+def encode_blocks(source: Source, encoding: Encoding, where: str, piece: int) -> Iterator[tuple[Records, Tally]]:
     """Blocks of records, each with the tally of what the schema changed since the block before it.
 
     A piece has the size that suits a reader. Its blocks fit a processor's cache. All are written to the same memory,
@@ -236,7 +245,7 @@ def digest_records(value: Any) -> str:
 def _update_digest(state: Any, value: Any) -> None:
     if isinstance(value, Records):
         value = vars(value)
-    elif isinstance(value, StreamedRecords):
+    elif isinstance(value, StreamedRecords | EngineRecords):
         # `scan` computed it before the run.
         value = value.digest
     if isinstance(value, Mapping):

@@ -164,7 +164,7 @@ class TranslatedSource(Source):
     where: str
 
     def read(self, columns: Columns = None) -> pd.DataFrame:
-        frame = self._frame(self._found(lambda: self.inner.read(self._own(columns))), 0, whole=columns is None)
+        frame = self._frame(self._found(lambda: self.inner.read(self.own_columns(columns))), 0, whole=columns is None)
         return frame if columns is None or frame.shape == (0, 0) else frame[list(columns)]
 
     def read_all_wrong(self) -> tuple[pd.DataFrame, dict[str, Translated]]:
@@ -179,7 +179,7 @@ class TranslatedSource(Source):
 
     def batches(self, columns: Columns = None, rows: int = 100_000) -> Iterator[pd.DataFrame]:
         first = 0
-        batches = self.inner.batches(self._own(columns), rows)
+        batches = self.inner.batches(self.own_columns(columns), rows)
         while (frame := self._found(lambda: next(batches, None))) is not None:
             translated = self._frame(frame, first, whole=columns is None)
             first += len(frame)
@@ -188,7 +188,7 @@ class TranslatedSource(Source):
     def pieces(self, columns: Columns = None, rows: int = PIECE_ROWS) -> Iterator[Table]:
         """Arrow batches stay such: columns that need no translation are not copied."""
         first = 0
-        pieces = self.inner.pieces(self._own(columns), rows)
+        pieces = self.inner.pieces(self.own_columns(columns), rows)
         while (piece := self._found(lambda: next(pieces, None))) is not None:
             count = len(piece)
             if isinstance(piece, Batch):
@@ -210,7 +210,7 @@ class TranslatedSource(Source):
     def files(self) -> list[Path]:
         return self.inner.files()
 
-    def _own(self, columns: Columns) -> list[str] | None:
+    def own_columns(self, columns: Columns) -> list[str] | None:
         """The file's columns for the schema's: those asked for, and those that decide which records are complete."""
         if columns is None:
             return None

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import Records, StreamedRecords
+from comity.data.tables.engine_records import EngineRecords, needs_records
 from comity.entropy import Stream, derive
 from comity.errors import DataError
 from comity.federation.declare.evaluation import Evaluation
@@ -92,6 +93,9 @@ class StreamedSubset:
             yield _select(block, self.which[start : start + len(block)])
             start += len(block)
 
+    def loaders(self) -> None:
+        """None: which records a block has depends on those before it."""
+
     def require_memory(self) -> None:
         self.whole.require_memory()
 
@@ -114,6 +118,8 @@ def select_records(records: LocalRecords, which: Mask) -> LocalRecords:
     """These records, in memory or streamed as all of them are."""
     if isinstance(records, Records):
         return _select(records, which)
+    if isinstance(records, EngineRecords):
+        raise needs_records(records.where, "[evaluation]")
     return cast("LocalRecords", StreamedSubset(records, which))
 
 

@@ -44,7 +44,8 @@ from comity.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from comity.federation.coordinator.parties import Parties
-    from comity.federation.owner.site import Rows, Site
+    from comity.federation.owner.rows import Rows
+    from comity.federation.owner.site import Site
     from comity.federation.protocol import Protocol
 
 Floats = NDArray[np.float64]

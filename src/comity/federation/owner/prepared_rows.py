@@ -6,7 +6,7 @@ those of the last map: a coordinator that sends another map each time makes a si
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data.records import Records
+from comity.federation.owner.rows import Arrays
 
 if TYPE_CHECKING:
     from comity.data import LocalRecords
 
 Floats = NDArray[np.float64]
-
-Arrays = tuple[Floats, ...]
 
 MAX_BYTES = 1 << 28
 """Records whose features take more are mapped again in each round: mapped rows may take twice as much again."""
@@ -53,36 +52,37 @@ class PreparedRows:
     def clear(self) -> None:
         self._kept = None
 
-    def of(self, records: LocalRecords, preparation: Preparation, at_once: int | None) -> _Pieces:
+    def of(self, records: LocalRecords, preparation: Preparation, at_once: int | None) -> Pieces:
         """For one pass over the records, in order, in pieces of `at_once`."""
         # A local variable: the thread of another run may replace it meanwhile.
         kept = self._kept
         same = kept is not None and kept.records is records and kept.at_once == at_once
         if kept is not None and same and kept.values == preparation.values:
-            return _Pieces(preparation, at_once, iter(kept.rows))
+            return Pieces(preparation, at_once, kept.rows)
         # The memory of other rows is free before more is taken.
         self._kept = kept = None
         small = isinstance(records, Records) and records.features.nbytes <= MAX_BYTES
-        return _Pieces(preparation, at_once, made=[] if small else None)
+        return Pieces(preparation, at_once, made={} if small else None)
 
-    def keep(self, records: LocalRecords, pieces: _Pieces) -> None:
+    def keep(self, records: LocalRecords, pieces: Pieces) -> None:
         """After a pass over all records."""
         if pieces.made is not None:
-            self._kept = _Kept(records, pieces.preparation.values, pieces.at_once, pieces.made)
+            rows = [pieces.made[place] for place in range(len(pieces.made))]
+            self._kept = _Kept(records, pieces.preparation.values, pieces.at_once, rows)
 
 
 @dataclass(frozen=True, eq=False)
-class _Pieces:
+class Pieces:
     preparation: Preparation
     at_once: int | None
-    known: Iterator[Arrays] | None = None
-    made: list[Arrays] | None = None
+    known: list[Arrays] | None = None
+    made: dict[int, Arrays] | None = None
 
-    def take(self, features: Floats) -> Arrays:
-        """What is prepared of the next piece of the records."""
-        if self.known is not None:
-            return next(self.known)
+    def take(self, features: Floats, place: int | None = None) -> Arrays:
+        """What is prepared of a piece of the records; several threads may take several pieces."""
+        if self.known is not None and place is not None:
+            return self.known[place]
         found = self.preparation.compute(features)
-        if self.made is not None:
-            self.made.append(found)
+        if self.made is not None and place is not None:
+            self.made[place] = found
         return found

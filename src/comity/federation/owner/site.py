@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,15 @@ from comity.federation.declare.release import Release, is_release_name
 from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import encode
 from comity.federation.messages.received import OWN
+from comity.federation.owner.block_sums import BlockSum, read_parts
 from comity.federation.owner.mailbox import Mailbox
-from comity.federation.owner.prepared_rows import Arrays, Preparation
+from comity.federation.owner.prepared_rows import Preparation
+from comity.federation.owner.rows import Rows
 from comity.federation.owner.run_state import Effects, RunState
 from comity.federation.part import SUM
 
 if TYPE_CHECKING:
-    from comity.data import LocalRecords, Records
+    from comity.data import LocalRecords
     from comity.federation.owner.host import Host
 
 log = logging.getLogger("comity.site")
@@ -39,35 +41,6 @@ log = logging.getLogger("comity.site")
 HOLDOUT_KEY = "run:parts"
 """Where the key is kept that decides which records the run holds out."""
 _RECORDS = "run:records"
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """One block of a party's records, as a step sums over them.
-
-    Features (..., n, d) and classes or numbers (..., n). `filled` (..., n) tells records from the padding that stacks
-    of simulated parties have. `every` is the number of records in all blocks of the party, where there are several.
-    `prepared` are arrays (..., n, e) that a step's `Preparation` makes of the features.
-    """
-
-    features: NDArray[np.float64]
-    given: NDArray[Any] | None
-    filled: NDArray[np.bool_]
-    every: int | None = None
-    prepared: Arrays = ()
-
-    @property
-    def count(self) -> NDArray[np.int64]:
-        """How many records the party has in all blocks, (..., 1): the divisor of a mean over all of them."""
-        if self.every is None:
-            return np.asarray(self.filled.sum(axis=-1, keepdims=True), np.int64)
-        return np.array([self.every])
-
-    @property
-    def labels(self) -> NDArray[Any]:
-        if self.given is None:
-            raise Refused("a step asks for labels, and this party holds none", code="stopped")
-        return self.given
 
 
 class Site:
@@ -102,6 +75,10 @@ class Site:
         # What leaves under the name of the release that the step sends.
         self.contribution: Any = None
         self.contributed = False
+
+    def __reduce__(self) -> NoReturn:
+        """A site holds keys: no function that is sent to an engine takes one along."""
+        raise TypeError("it holds this site's keys")
 
     def release(self, name: str) -> Release:
         return self._host.agreement.declaration[name]
@@ -207,6 +184,7 @@ class Site:
         *,
         at_once: int | None = None,
         prepare: Preparation | None = None,
+        exact: bool = False,
     ) -> NDArray[np.float64]:
         """Σ `part(rows)` over blocks of this owner's records, which need not fit into memory.
 
@@ -215,24 +193,24 @@ class Site:
         `prepare` fills `Rows.prepared`, from memory where an earlier ask brought the same values. If reading fails, the
         step stops and the owner sees why, whatever the bound of the release: it is no failed fit that may be answered
         neutrally.
+
+        `exact` says that `part` adds numbers on the grid of `comity.data.exact_sums`: the sum is then the same to the
+        last bit in any blocks. Otherwise blocks are added in their order. Blocks are computed by as many threads as
+        there are processors, so `part` changes nothing but what it returns.
         """
-        found: NDArray[np.float64] | None = None
         records = self.records
-        pieces = None if prepare is None else self._host.prepared.of(records, prepare, at_once)
+        work = BlockSum(part, len(records), at_once, prepare, exact)
+        pieces = None if prepare is None else self._host.prepared.of(records, prepare, work.at_once)
         with one_thread():
-            for block in self._blocks(records):
-                for rows in _split(block, len(records), at_once):
-                    one = part(rows if pieces is None else replace(rows, prepared=pieces.take(rows.features)))
-                    # A copy: `part` may return the block itself, which the next block overwrites.
-                    found = np.array(one) if found is None else np.add(found, one, out=found)
+            found = work.add(read_parts(records, work, pieces, self._reading))
         if pieces is not None:
             self._host.prepared.keep(records, pieces)
-        assert found is not None
         return found
 
-    def _blocks(self, records: LocalRecords) -> Iterator[Records]:
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
         try:
-            yield from records.blocks()
+            yield
         except BadInput as error:
             raise Refused(str(error), code="stopped") from error
         except (Exception, SystemExit):
@@ -395,14 +373,3 @@ def _computed(name: str, index: int) -> str:
 
 def _paid(name: str) -> str:
     return f"paid:{name}"
-
-
-def _split(block: Records, every: int, at_once: int | None) -> Iterator[Rows]:
-    """A block in pieces of about one size, of at most `at_once` records: at least one piece."""
-    pieces = 1 if at_once is None else max(1, -(-len(block) // at_once))
-    step = max(1, -(-len(block) // pieces))
-    filled = np.ones(min(step, len(block)), np.bool_)
-    for start in range(0, max(1, len(block)), step):
-        features = block.features[start : start + step]
-        labels = None if block.labels is None else block.labels[start : start + step]
-        yield Rows(features, labels, filled[: len(features)], every)

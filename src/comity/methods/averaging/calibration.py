@@ -21,6 +21,7 @@ from math import exp, hypot, log
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.data.exact_sums import round_term
 from comity.data.row_products import Weights as RowWeights
 from comity.data.row_products import row_norms, row_sums, softmax_rows
 from comity.methods.averaging.objectives import Objective
@@ -76,14 +77,15 @@ def calibration_sums(
 ) -> Floats:
     """The sums of both numbers over records (..., n, d): (..., 2).
 
-    No weights turn a sum into NaN: they are clipped before they meet a record, so scores are finite.
+    No weights turn a sum into NaN: they are clipped before they meet a record, so scores are finite. Each record's
+    numbers are on the grid of exact sums.
     """
     scores = objective.scores(weights, x)
     length = np.maximum(1.0, row_norms(scores))
     pull = row_sums(objective.score_residual(scores, y) * scores) / length
     growth = _score_variance(objective.by_class(scores)) / length
     both = limits_of(objective).clip(pull, growth)
-    return np.asarray(np.where(filled[..., None], both, 0.0).sum(-2), np.float64)
+    return np.asarray(round_term(np.where(filled[..., None], both, 0.0)).sum(-2), np.float64)
 
 
 def _score_variance(scores: Floats) -> Floats:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from comity.data import Bounded, Classes, Encoding, Records, Schema, Target
+from comity.data.exact_sums import round_factor
 from comity.data.row_products import round_rows, rows_in_cache
 from comity.errors import Refused, StudyError
 from comity.federation.constraints import Positive
@@ -40,7 +41,8 @@ from comity.federation.evaluation.adaptation import ADAPTATION_NOTE, Adaptation
 from comity.federation.evaluation.assessment import Baseline, Figure
 from comity.federation.evaluation.score_card import PredictionTask
 from comity.federation.owner.prepared_rows import Preparation
-from comity.federation.owner.site import Rows, Site
+from comity.federation.owner.rows import Rows
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.record_sum import in_unit_ball
 from comity.methods.averaging import assessment
@@ -83,6 +85,8 @@ from comity.methods.averaging.second_moments import (
     read_square,
     sensitivity,
     sum_moments,
+    sum_products,
+    weigh_products,
 )
 from comity.methods.constants import Constant
 from comity.methods.declared_records import Sizes, check_sizes, largest_size, size_of, sum_sizes, warn_owner
@@ -594,6 +598,9 @@ class AveragingProtocol(Protocol):
         """A local fit reads the records many times."""
         return self.solver_for(consortium) != "average"
 
+    def sums_exactly(self, consortium: Consortium) -> bool:
+        return self.streams(consortium)
+
     # What the coordinator does.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
@@ -696,9 +703,9 @@ class AveragingProtocol(Protocol):
         blocks = self.blocks
 
         def part(rows: Rows) -> Floats:
-            return sum_moments(in_unit_ball(rows.features) * rows.filled[..., None], blocks)
+            return sum_products(round_factor(in_unit_ball(rows.features) * rows.filled[..., None]), blocks)
 
-        site.contribute(site.total(part, at_once=self._at_once))
+        site.contribute(weigh_products(site.total(part, at_once=self._at_once, exact=True), blocks))
 
     @step(sends="whitened_moment", stacked=True)
     def whitened_moment(self, site: Site, whitening: Floats) -> None:
@@ -706,21 +713,23 @@ class AveragingProtocol(Protocol):
 
         def part(rows: Rows) -> Floats:
             _, whitened = rows.prepared
-            return sum_moments(whitened * rows.filled[..., None], blocks)
+            return sum_products(whitened * rows.filled[..., None], blocks)
 
-        site.contribute(site.total(part, at_once=self._at_once, prepare=_whiten_rows(whitening)))
+        total = site.total(part, at_once=self._at_once, prepare=_whiten_rows(whitening), exact=True)
+        site.contribute(weigh_products(total, blocks))
 
     @step(sends="gradient", stacked=True)
     def gradient(self, site: Site, iterate: Floats, whitening: Floats) -> None:
         self._warn_owner(site)
         objective, clip = self.objective, self.clip_norm(site.consortium)
-        weights = objective.clip_weights(iterate).of_rounded_rows()
+        weights, scale = objective.clip_weights(iterate).of_rounded_rows(), self.scale_targets
 
         def part(rows: Rows) -> Floats:
             inside, whitened = rows.prepared
-            return objective.gradient(weights, inside, self.scale_targets(rows.labels), rows.filled, clip, whitened)
+            return objective.sum_residuals(weights, inside, scale(rows.labels), rows.filled, clip, whitened)
 
-        site.contribute(site.total(part, at_once=self._at_once, prepare=_whiten_rows(whitening)))
+        total = site.total(part, at_once=self._at_once, prepare=_whiten_rows(whitening), exact=True)
+        site.contribute(objective.turn_sum(total))
 
     @step(sends="calibration", stacked=True)
     def calibration(self, site: Site, iterate: Floats) -> None:
@@ -730,15 +739,17 @@ class AveragingProtocol(Protocol):
             inside, targets = in_unit_ball(rows.features), self.scale_targets(rows.labels)
             return calibration_sums(self.objective, weights, inside, targets, rows.filled)
 
-        site.contribute(site.total(part, at_once=self._at_once))
+        site.contribute(site.total(part, at_once=self._at_once, exact=True))
 
     @step(sends="moments", stacked=True)
     def moments(self, site: Site) -> None:
         self._warn_owner(site)
         layout = self.layout(site.consortium)
-        site.contribute(
-            site.total(lambda rows: layout.sum_records(rows.features, self.sign_targets(rows.labels), rows.filled))
-        )
+
+        def part(rows: Rows) -> Floats:
+            return layout.sum_products(rows.features, self.sign_targets(rows.labels), rows.filled)
+
+        site.contribute(layout.weigh(site.total(part, exact=True)))
 
     @step(sends="models")
     def train(self, site: Site) -> None:
@@ -912,12 +923,12 @@ class AveragingProtocol(Protocol):
 
 
 def _whiten_rows(received: Floats) -> Preparation:
-    """Rows as scores are computed of them, and beside them whitened rows."""
+    """Rows as scores are computed of them, and beside them whitened rows on the grid of exact sums."""
     whitening = Whitening(received)
 
     def compute(features: Floats) -> tuple[Floats, Floats]:
         inside = in_unit_ball(features)
-        return round_rows(inside), whitening.map_into_ball(inside)
+        return round_rows(inside), round_factor(whitening.map_into_ball(inside))
 
     return Preparation(f"whitened {received.shape}".encode() + received.tobytes(), compute)
 

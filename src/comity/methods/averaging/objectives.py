@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from comity.compiled import compiled
+from comity.data.exact_sums import round_factor
 from comity.data.row_products import Weights as RowWeights
 from comity.data.row_products import clip_received, in_blocks, row_norms, softmax_rows
 from comity.errors import StudyError
@@ -74,8 +75,29 @@ class Objective:
         A residual that is not finite counts as zero, so no record can turn a sum into NaN. A softmax residual is
         clipped as a vector of C classes, which has the same norm, and turned to C − 1 coordinates after the sum.
         """
-        residual = _clip_residuals(self.score_residual(self.scores(weights, x), y), filled, clip)
-        total = residual.swapaxes(-1, -2) @ (x if along is None else along)
+        residual = self._clipped(weights, x, y, filled, clip)
+        return self.turn_sum(residual.swapaxes(-1, -2) @ (x if along is None else along))
+
+    def sum_residuals(
+        self,
+        weights: Floats | RowWeights,
+        x: Floats,
+        y: Floats,
+        filled: NDArray[np.bool_],
+        clip: float,
+        along: Floats,
+    ) -> Floats:
+        """`gradient` in the coordinates of residuals. They are put on the grid of exact sums, as `along` is."""
+        residual = round_factor(self._clipped(weights, x, y, filled, clip))
+        return np.asarray(residual.swapaxes(-1, -2) @ along, np.float64)
+
+    def _clipped(
+        self, weights: Floats | RowWeights, x: Floats, y: Floats, filled: NDArray[np.bool_], clip: float
+    ) -> Floats:
+        return _clip_residuals(self.score_residual(self.scores(weights, x), y), filled, clip)
+
+    def turn_sum(self, total: Floats) -> Floats:
+        """A sum of residuals in the coordinates of weights."""
         return np.asarray(contrasts(self.width + 1) @ total if self.kind == "softmax" else total, np.float64)
 
     def scores(self, weights: Floats | RowWeights, x: Floats) -> Floats:

@@ -18,6 +18,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.data.exact_sums import round_factor
 from comity.federation.declare.bounds import EntrySum, Range, RecordSum
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declare.declaration import Release
@@ -25,7 +26,7 @@ from comity.federation.declare.plausibility import moment_ranges
 from comity.federation.declare.protection import Summed
 from comity.federation.declare.release import Array
 from comity.learn.quadratic import allowed_residual, bias, covariance, solve, solve_where_clear, spectral_norm
-from comity.learn.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
+from comity.learn.record_sum import from_upper_triangle, in_unit_ball, triangle_weights, upper_products
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Noise
@@ -97,14 +98,21 @@ class Moments:
 
     def sum_records(self, features: Floats, targets: Floats, filled: NDArray[np.bool_]) -> Floats:
         """The vector of a party's records (..., n, d), or of a stack of parties. Each record is clipped first."""
+        return self.weigh(self.sum_products(features, targets, filled))
+
+    def sum_products(self, features: Floats, targets: Floats, filled: NDArray[np.bool_]) -> Floats:
+        """The vector without its factors, of entries on the grid of exact sums."""
         rows = in_unit_ball(features)
         if self.pure:
             rows = clip_l1(rows, self.l1_bound)
         with np.errstate(invalid="ignore"):
             bounded = np.where(np.isfinite(targets), np.clip(targets, -1.0, 1.0), 0.0)
         joined = np.concatenate([rows, TARGET_WEIGHT * bounded[..., None]], axis=-1) * filled[..., None]
-        triangle = upper_triangle(joined)
-        return triangle / self._weights if self.pure else triangle
+        return upper_products(round_factor(joined))
+
+    def weigh(self, products: Floats) -> Floats:
+        """√2 beside the diagonal, but under Laplace noise, which treats all entries alike."""
+        return products if self.pure else products * self._weights
 
     # At the coordinator.
 
@@ -127,9 +135,7 @@ class Moments:
 
     @property
     def _weights(self) -> Floats:
-        """The factors of `upper_triangle`, removed under Laplace noise, which treats all entries alike."""
-        row, column = np.triu_indices(self.features + 1)
-        return np.where(row == column, 1.0, sqrt(2.0))
+        return triangle_weights(self.features + 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,7 @@ from comity.data.row_products import Weights as RowWeights
 from comity.data.row_products import clip_received, in_blocks
 from comity.federation.declare.bounds import Range, Weights
 from comity.federation.declare.plausibility import moment_ranges
-from comity.learn.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
+from comity.learn.record_sum import from_upper_triangle, in_unit_ball, triangle_weights, upper_products
 from comity.methods.averaging.whitening_kernel import MAX_FEATURES, whiten
 
 Floats = NDArray[np.float64]
@@ -96,8 +96,19 @@ def sensitivity(*, replaced: bool) -> float:
 def sum_moments(rows: Floats, blocks: Blocks) -> Floats:
     """Σ x_b x_bᵀ of all blocks and b·Σ|x|² as one vector (..., entries); without its last entry it has the norm of the
     matrices together."""
-    squares = SQUARES_WEIGHT * np.einsum("...ij,...ij->...", rows, rows)
-    return np.concatenate([*(upper_triangle(rows[..., block]) for block in blocks), squares[..., None]], axis=-1)
+    return weigh_products(sum_products(rows, blocks), blocks)
+
+
+def sum_products(rows: Floats, blocks: Blocks) -> Floats:
+    """The products of `sum_moments` without their factors: exact for rows on the grid of exact sums."""
+    squares = np.einsum("...ij,...ij->...", rows, rows)
+    return np.concatenate([*(upper_products(rows[..., block]) for block in blocks), squares[..., None]], axis=-1)
+
+
+def weigh_products(total: Floats, blocks: Blocks) -> Floats:
+    """√2 beside the diagonals, and b."""
+    weights = [*(triangle_weights(block.stop - block.start) for block in blocks), np.array([SQUARES_WEIGHT])]
+    return np.asarray(total * np.concatenate(weights), np.float64)
 
 
 def read_square(vector: Floats) -> float:

@@ -19,7 +19,7 @@ from scipy.special import softmax as normalise
 from comity.entropy import Stream
 from comity.errors import StudyError
 from comity.federation.declare.bounds import Ball, Simplex
-from comity.federation.owner.site import Rows
+from comity.federation.owner.rows import Rows
 from comity.learn.feature_map import FeatureMap, fit_pca, fit_self_training_map
 from comity.learn.fits import contrasts, one_hot
 from comity.methods.softlabel.self_training import (

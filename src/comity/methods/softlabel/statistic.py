@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from comity.errors import StudyError
 from comity.federation.declare.bounds import Bound
-from comity.federation.owner.site import Rows
+from comity.federation.owner.rows import Rows
 from comity.learn.feature_map import FeatureMap
 
 Filled = NDArray[np.bool_]

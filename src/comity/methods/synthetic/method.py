@@ -678,6 +678,10 @@ class SyntheticProtocol(CountsProtocol):
     def streams(self, consortium: Consortium) -> bool:
         return True
 
+    def sums_exactly(self, consortium: Consortium) -> bool:
+        """Counts are whole numbers."""
+        return True
+
     # What the coordinator does.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
@@ -732,20 +736,20 @@ class SyntheticProtocol(CountsProtocol):
     @step(sends="counts", stacked=True)
     def count(self, site: Site) -> None:
         counting = self.counting(site.consortium)
-        site.contribute(site.total(lambda rows: self._count_rows(counting, rows.features, rows.filled)))
+        site.contribute(site.total(lambda rows: self._count_rows(counting, rows.features, rows.filled), exact=True))
 
     @step(sends="narrow", stacked=True)
     def measure(self, site: Site) -> None:
         """Count each number without edges by itself, in narrow cells."""
         measuring = self._measuring
         assert measuring is not None
-        site.contribute(site.total(lambda rows: measuring.count(rows.features, rows.filled)))
+        site.contribute(site.total(lambda rows: measuring.count(rows.features, rows.filled), exact=True))
 
     @step(sends="counts", stacked=True)
     def count_measured(self, site: Site, opened: Floats) -> None:
         """Count in the cells that follow from the opened narrow counts. The bound holds for any cells."""
         counting = self.measured_counting(site.consortium, opened)
-        site.contribute(site.total(lambda rows: self._count_rows(counting, rows.features, rows.filled)))
+        site.contribute(site.total(lambda rows: self._count_rows(counting, rows.features, rows.filled), exact=True))
 
     def _count_rows(self, counting: Counting, features: Floats, filled: NDArray[np.bool_] | None) -> Floats:
         return counting.layout.count(self._in_cells(features, counting), filled)
@@ -766,7 +770,7 @@ class SyntheticProtocol(CountsProtocol):
                 key="pairs",
             )
         recount = self.recount(consortium)
-        site.contribute(site.total(lambda rows: recount.count(pairs, rows.features, rows.filled)))
+        site.contribute(site.total(lambda rows: recount.count(pairs, rows.features, rows.filled), exact=True))
 
     # What comes out.
 

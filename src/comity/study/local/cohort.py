@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import LocalRecords
+from comity.data.exact_sums import MAX_BLOCK_ROWS, ExactSum
 from comity.data.records import stack_records
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.delivery import KeptValues, opened_sum
@@ -26,7 +27,7 @@ from comity.federation.declare.plausibility import require_plausible, require_ra
 from comity.federation.declare.protection import Entrusted, Summed
 from comity.federation.messages.codec import decode, encode
 from comity.federation.owner.prepared_rows import Preparation
-from comity.federation.owner.site import Rows
+from comity.federation.owner.rows import Rows
 from comity.federation.part import spec_of
 from comity.federation.protocol import Protocol
 from comity.privacy.ledger import Ledger
@@ -66,10 +67,18 @@ class Stack:
         *,
         at_once: int | None = None,
         prepare: Preparation | None = None,
+        exact: bool = False,
     ) -> NDArray[np.float64]:
-        """The total of each party of the stack, whose records are one block."""
+        """The total of each party of the stack. Exact sums are of blocks of records that are not too long for them;
+        others are of one block."""
         prepared = () if prepare is None else prepare.compute(self.features)
-        return part(Rows(self.features, self.labels, self.filled, prepared=prepared))
+        whole = Rows(self.features, self.labels, self.filled, prepared=prepared)
+        length = self.features.shape[-2]
+        if not exact or length <= MAX_BLOCK_ROWS:
+            return part(whole)
+        starts = range(0, length, MAX_BLOCK_ROWS)
+        parts = (part(whole.some(slice(start, start + MAX_BLOCK_ROWS))) for start in starts)
+        return ExactSum.total(map(ExactSum.of, parts)).value()
 
     def contribute(self, value: NDArray[np.float64] | None = None) -> None:
         release, shape, stacked = self._release, self._release.shape, self.features.ndim == 3

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, runtime_checkable
 
 from comity.data import Encoding, LocalRecords, Records, Source, StreamedRecords, fits_in_memory
 from comity.data.tables.encoded_cache import CachePlace
+from comity.data.tables.engine_records import EngineRecords, engine_of, needs_records
 from comity.errors import StudyError
 from comity.federation.protocol import Protocol
 
@@ -58,6 +59,10 @@ def load_records(
     too, with the columns that are encoded and those of `also`; beyond, they are read in blocks, from a `cache` where it
     has room, or refused where the method needs all of them at once."""
     encoding = encoding_of(protocol, where, party)
+    if engine_of(source) is not None:
+        if not protocol.sums_exactly(consortium) or consortium.evaluation is not None:
+            raise needs_records(where, protocol.title_in(consortium))
+        return EngineRecords.scan(source, encoding, where=where), None
     if fits_in_memory(source, encoding, limit):
         frame = _read_needed(source, (*encoding.reads, *also))
         return encoding.encode(frame, where=where).records, frame
