@@ -26,6 +26,7 @@ from comity.relay.link import Link
 from comity.relay.wire import (
     ID_BYTES,
     INLINE_BYTES,
+    MAX_PUSHED_PIECES,
     NOT_A_FRAME,
     PIECE_BYTES,
     TOO_LARGE,
@@ -35,6 +36,7 @@ from comity.relay.wire import (
     Kind,
     PulledMessage,
     ask_subject,
+    count_pieces,
     get_piece,
     message_id,
     pack_frame,
@@ -69,6 +71,7 @@ class _Ask:
     state: State = State.ARRIVING
     reply: bytes = b""
     reply_id: bytes = b""
+    room: int = 0
     wanted: bool = True
     touched: float = field(default_factory=time.monotonic)
 
@@ -127,7 +130,12 @@ class RelayAgent:
             if not self._has_room(frame.number):
                 await self._send(Kind.ALIVE, frame.id)
                 return
-            ask = self._open[frame.id] = _Ask(frame.id, frame.kind, PulledMessage(frame.id, frame.number))
+            ask = self._open[frame.id] = _Ask(
+                frame.id,
+                frame.kind,
+                PulledMessage(frame.id, frame.number, frame.pushed),
+                room=min(frame.room, MAX_PUSHED_PIECES),
+            )
             if len(frame.body) == frame.number and ask.message.accept(0, frame.body):
                 self._send_to_worker(Frame(Kind.PIECE, frame.id, 0, frame.body))
             else:
@@ -236,11 +244,16 @@ class RelayAgent:
             if total > MAX_HELD_BYTES and other is not ask:
                 total -= len(other.reply)
                 self._drop(other)
-        await self._offer(ask)
+        await self._offer(ask, ask.room)
 
-    async def _offer(self, ask: _Ask) -> None:
-        body = ask.reply if len(ask.reply) <= INLINE_BYTES else b""
-        await self._send(Kind.REPLY, ask.id, len(ask.reply), ask.reply_id + body)
+    async def _offer(self, ask: _Ask, room: int = 0) -> None:
+        """Offer the reply. Its first pieces follow unasked, where the coordinator has said that it has room."""
+        is_short = len(ask.reply) <= INLINE_BYTES
+        pushed = 0 if is_short else min(room, count_pieces(len(ask.reply)))
+        body = ask.reply_id + (ask.reply if is_short else b"")
+        await self._link.send(self._subject, Frame(Kind.REPLY, ask.id, len(ask.reply), body, pushed))
+        for number in range(pushed):
+            await self._give(ask, number)
 
     async def _give(self, ask: _Ask, number: int) -> None:
         if number * PIECE_BYTES < len(ask.reply):

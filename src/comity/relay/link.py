@@ -21,7 +21,7 @@ from nats.aio.msg import Msg
 
 from comity.crypto.relay_key import RelayKey
 from comity.relay.address import RelayAddress
-from comity.relay.wire import PIECE_BYTES, WINDOW_PIECES, Frame
+from comity.relay.wire import MAX_WINDOW_PIECES, PIECE_BYTES, Frame
 
 log = logging.getLogger("comity.relay")
 
@@ -42,7 +42,7 @@ _MAX_SILENT_CHECKS = 3
 """The connection counts as down after so many checks in a row without anything from the relay, which owes a pong."""
 _PONG_SECONDS = 24 * 3600
 _PING_SECONDS = 5.0
-_PENDING_BYTES = 4 * WINDOW_PIECES * PIECE_BYTES
+_PENDING_BYTES = 2 * MAX_WINDOW_PIECES * PIECE_BYTES
 """Bytes that wait here for one subscription; the client drops the rest."""
 
 
