@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from comity.artefacts.artefact import Card
 from comity.artefacts.section import Dot, Dots, Grid, Section
@@ -29,6 +28,7 @@ from comity.learn.released_model import (
     split_constant,
     write_model,
 )
+from comity.special import ndtri
 
 _DECIDED = 0.25
 """From this share on a coefficient counts as decided by the ridge: noise may have made a third of the eigenvalue. Not
