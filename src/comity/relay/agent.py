@@ -1,16 +1,17 @@
-"""The process of a site that talks to the relay: it takes asks in, sends signs of life, and hands replies out.
+"""The process that talks to the relay for one or more sites: it takes asks in, sends signs of life, hands replies out.
 
-It subscribes to the site's subject and needs no clock: the coordinator repeats its asks. The messages of asks pass
-through to the process that answers, piece by piece; a copy of each reply stays here until the coordinator has it. If
-something is lost, on the way or with either process, the coordinator asks again, and the site gives its stored reply.
-The stages of an ask are listed in `channel`.
+For each site it has a connection under that site's key. It subscribes to the site's subject and needs no clock: the
+coordinator repeats its asks. The messages of asks pass through to the process that answers, piece by piece; a copy of
+each reply stays here until the coordinator has it. If something is lost, on the way or with either process, the
+coordinator asks again, and the site gives its stored reply. The stages of an ask are listed in `channel`.
 
-    python -m comity.relay.agent LOG_FORM PARTY MAX_BYTES ADDRESS INVITATION KEYS    (the pipe is stdin)
+    python -m comity.relay.agent LOG_FORM MAX_BYTES    (stdin: a JSON list of the sites, each with its pipe's number)
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import sys
 import time
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from nats.aio.msg import Msg
 
@@ -266,10 +268,24 @@ class RelayAgent:
         await self._link.send(self._subject, Frame(kind, name, number, body))
 
 
-def main(log_form: str, party: str, max_bytes: str, address: str, invitation: str, keys: str) -> None:
+async def run_agents(sites: list[dict[str, Any]], max_bytes: int) -> None:
+    """Run until the pipes of all sites are closed."""
+    await asyncio.gather(
+        *(
+            RelayAgent(
+                site["party"],
+                RelayAddress(site["address"], Path(site["invitation"]), Path(site["keys"])),
+                socket.socket(fileno=site["pipe"]),
+                max_bytes=max_bytes,
+            ).run()
+            for site in sites
+        )
+    )
+
+
+def main(log_form: str, max_bytes: str) -> None:
     log_to_stderr(Form(log_form))
-    relay = RelayAddress(address, Path(invitation), Path(keys))
-    asyncio.run(RelayAgent(party, relay, socket.socket(fileno=0), max_bytes=int(max_bytes)).run())
+    asyncio.run(run_agents(json.load(sys.stdin), int(max_bytes)))
 
 
 if __name__ == "__main__":
