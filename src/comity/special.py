@@ -1,5 +1,5 @@
-"""Functions of `scipy.special`, imported when one of them is first called. Most commands call none, and importing them
-would take a fifth of the time of `comity plan`."""
+"""Functions of `scipy.special`, imported when one of them is first called. The process that talks to the relay for a
+site calls none: with the import it would take 16 MB more, and half as long again to start."""
 
 from __future__ import annotations
 
