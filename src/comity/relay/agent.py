@@ -48,6 +48,8 @@ from comity.relay.wire import (
 from comity.site.logs import Form, log_to_stderr
 from comity.site.pack_limits import MAX_PACK_BYTES, SEAL_BYTES
 
+_MAX_CONNECTING = 4
+"""Sites of one process that connect at once: of a hundred at once, many would take longer than the relay allows."""
 MAX_OPEN_ASKS = 64
 """Further asks wait for the next repetition."""
 MAX_SEALED_PACK_BYTES = MAX_PACK_BYTES + SEAL_BYTES
@@ -81,7 +83,15 @@ class _Ask:
 class RelayAgent:
     """`line` is the pipe to the process that answers; `max_bytes` bounds the message of one ask."""
 
-    def __init__(self, party: str, relay: RelayAddress, line: socket.socket, *, max_bytes: int) -> None:
+    def __init__(
+        self,
+        party: str,
+        relay: RelayAddress,
+        line: socket.socket,
+        *,
+        max_bytes: int,
+        connecting: asyncio.Semaphore | None = None,
+    ) -> None:
         self._subject = reply_subject(party)
         self._max_bytes = max_bytes
         self._line = line
@@ -90,7 +100,7 @@ class RelayAgent:
         self._partial_replies: dict[bytes, tuple[int, BytesIO]] = {}
         self._delayed_pulls: set[asyncio.Task[None]] = set()
         self._reported = -REPORT_SECONDS
-        self._link = Link(relay, party, [ask_subject(party)], self._receive)
+        self._link = Link(relay, party, [ask_subject(party)], self._receive, connecting)
         self._writer: asyncio.StreamWriter
 
     async def run(self) -> None:
@@ -270,6 +280,7 @@ class RelayAgent:
 
 async def run_agents(sites: list[dict[str, Any]], max_bytes: int) -> None:
     """Run until the pipes of all sites are closed."""
+    connecting = asyncio.Semaphore(_MAX_CONNECTING)
     await asyncio.gather(
         *(
             RelayAgent(
@@ -277,6 +288,7 @@ async def run_agents(sites: list[dict[str, Any]], max_bytes: int) -> None:
                 RelayAddress(site["address"], Path(site["invitation"]), Path(site["keys"])),
                 socket.socket(fileno=site["pipe"]),
                 max_bytes=max_bytes,
+                connecting=connecting,
             ).run()
             for site in sites
         )
