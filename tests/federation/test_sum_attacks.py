@@ -221,12 +221,13 @@ def test_where_nobody_may_drop_out_nobody_is_left_out() -> None:
     assert asked("elm", "average[0]")["refused"] == "sum" and list_draws(hosts["elm"]) == []
     view.ask("meet", each={p: {"dealers": [q for q in NAMES if q < p]} for p in NAMES if p != "elm"})
     parties.ask(Rounds().average, to=NAMES[:4], label=0)
-    for path, values in {
+    later: dict[str, dict[str, Any]] = {
         "sum.enlist[0]": {"members": list(NAMES)},
         "sum.seat[0]": {"roll": {}},
         "sum.agree[mean/0]": {"survivors": list(NAMES)},
         "sum.unmask[mean/0]": {"consents": {}},
-    }.items():
+    }
+    for path, values in later.items():
         assert asked("ash", path, **values)["refused"] == "sum", path
 
 

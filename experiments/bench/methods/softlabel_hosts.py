@@ -27,7 +27,7 @@ def measure(*, quick: bool = False) -> list[dict[str, Any]]:
     with threadpool_limits(1, user_api="blas"):
         # The first loads libraries and compiled functions.
         _run(20, hosts=True)
-        rows = []
+        rows: list[dict[str, Any]] = []
         for parties in (100,) if quick else (300, 600):
             ours, anchor = _run(parties, hosts=True), _run(parties, hosts=False)
             bar = f"; bar: {BARS[parties]} s" if parties in BARS else ""

@@ -78,8 +78,8 @@ def row(sites: int) -> dict[str, Any]:
         )
         while not all((home / group[0] / "ready").exists() for group in groups):
             if any(process.poll() is not None for process in running):
-                lines = (home / f"log-{groups[0][0]}").read_text("utf-8").splitlines()
-                raise ArithmeticError(f"a process of sites ended: {lines[-1:]}")
+                logged = (home / f"log-{groups[0][0]}").read_text("utf-8").splitlines()
+                raise ArithmeticError(f"a process of sites ended: {logged[-1:]}")
             time.sleep(0.2)
         pids = [relay.pid, *_with_agents([one.pid for one in running])]
         before, clock = (time.process_time(), [processor_time([pid]) or 0.0 for pid in pids]), time.perf_counter()

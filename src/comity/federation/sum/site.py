@@ -134,12 +134,10 @@ class SecureSum(Part):
         root, consortium = site.kept("sum.root"), site.consortium
         if root is None or site.party in dealers:
             raise Refused("a party opens shares after it dealt, and not its own", code="sum")
-        if not consortium.dropouts and is_complete_graph(consortium):
-            expected = {
-                party for party in consortium.parties if site.party in seeded_by(consortium, party, _holders(site))
-            }
-            if set(dealers) != expected:
-                raise Refused("each party of this sum deals to each other, and none may be missing", code="sum")
+        # Of each pair the first by name deals the seed.
+        before = {party for party in consortium.parties if party < site.party}
+        if not consortium.dropouts and is_complete_graph(consortium) and set(dealers) != before:
+            raise Refused("each party of this sum deals to each other, and none may be missing", code="sum")
         received = site.take("shares", dealers)
         held = {party: value for party, value in received.items() if _is_complete(site, party, value)}
         holders, dealt = _holders(site)[:-1], set(site.kept("sum.dealt"))
