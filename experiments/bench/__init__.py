@@ -37,12 +37,20 @@ BENCHES = {
     "product": Experiment(
         "secure products by dealer and by ring-LWE, against numpy", "experiments.bench.kernels.product:measure"
     ),
+    "many-sites": Experiment(
+        "one run over a thousand sites and a real relay: time and memory of all processes",
+        "experiments.bench.running.many_sites:measure",
+    ),
     "psi": Experiment(
         "private set intersection, keyed and by elliptic curves", "experiments.bench.kernels.psi:measure"
     ),
     "seal": Experiment("sealing and opening 50 MB, against AES-GCM alone", "experiments.bench.kernels.seal:measure"),
     "securesum": Experiment(
         "masking and unmasking, against the plain sum", "experiments.bench.kernels.securesum:measure"
+    ),
+    "softlabel-hosts": Experiment(
+        "a run with a real host for each of 300 and 600 parties, against stacks without hosts",
+        "experiments.bench.methods.softlabel_hosts:measure",
     ),
     "softlabel-million": Experiment(
         "a study of 1,000,000 parties: time and memory", "experiments.bench.methods.softlabel_million:measure"

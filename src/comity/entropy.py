@@ -16,7 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
-from scipy.special import ndtri
+
+from comity.special import ndtri
 
 __all__ = ["Shape", "Stream", "derive", "fresh_seed"]
 

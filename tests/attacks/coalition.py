@@ -16,6 +16,8 @@ import numpy as np
 
 from comity.crypto import masks
 from comity.entropy import derive
+from comity.federation.declare.protection import Summed
+from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode
 from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.federation.owner.host import Host
@@ -45,8 +47,11 @@ class Heard(Whole):
                 continue
             replies[party] = self.hosts[party].answer(message).reply
             path = path_of(message)
-            if path.startswith("sum.mask["):
-                self._note(party, path[len("sum.mask[") : -1], replies[party])
+            step = StepPath.parse(path)
+            agreement = self.hosts[party].agreement
+            sends = agreement.step(step)[1].sends
+            if sends is not None and isinstance(agreement.declaration[sends].protection, Summed):
+                self._note(party, f"{sends}/{step.label}", replies[party])
             if (party, path) in self.late:
                 self.lost.add(party)
                 del replies[party]
@@ -54,7 +59,7 @@ class Heard(Whole):
 
     def _note(self, party: str, label: str, reply: bytes) -> None:
         store = self.hosts[party].store
-        masked = decode(reply[:-SIGNATURE_BYTES])["ok"]["masked"]
+        masked = decode(reply[:-SIGNATURE_BYTES])["ok"][label.partition("/")[0]]
         vector = decode(store.state(RUN, f"out:{label}") or b"").view("<u8").astype(masked.dtype)
         self.masked.setdefault(label, {})[party] = masked
         self.vectors.setdefault(label, {})[party] = vector
@@ -68,7 +73,8 @@ class Heard(Whole):
         if party in self.lost:
             knowing, own = set(self.seeds[party]["given"]) | set(self.seeds[party]["taken"]), False
         else:
-            knowing, own = set(coalition), True
+            # Where nobody may drop out there is no self mask.
+            knowing, own = set(coalition), self.hosts[party].agreement.sum_group(label).consortium.dropouts > 0
         if own:
             masks.subtract(left, derive(self.roots[party], STUDY, RUN, "self", label))
         for way, take_off in (("given", masks.subtract), ("taken", masks.add)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,10 @@ from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Bound
 from comity.federation.declare.consortium import Consortium
+from comity.federation.messages.ask import StepPath
 from comity.federation.owner.host import Host
-from comity.federation.part import SUM
-from comity.federation.protocol import Protocol, step
-from comity.federation.sum.site import SecureSum
+from comity.federation.part import StepSpec
+from comity.federation.protocol import Protocol
 from comity.privacy.loss import Loss
 from comity.privacy.randomness import ReleasedNoise
 from comity.privacy.unit import Unit
@@ -72,15 +72,19 @@ def beyond(bound: Bound, lie: Callable[[Floats], Floats]) -> Bound:
     return made
 
 
-class Zeros(SecureSum):
+class SendsZeros(Agreement):
     """Sends zeros in place of the masked vector, so that the others' masks do not cancel."""
 
-    @step(per_sum=True, gives=("masked",))
-    def mask(self, site: Any, roll: dict[str, bytes]) -> dict[str, Any]:
-        return {"masked": np.zeros_like(super().mask(site, roll)["masked"])}
+    def step(self, path: StepPath) -> tuple[Callable[..., Any], StepSpec]:
+        function, spec = super().step(path)
+
+        def zeroed(site: Any, **values: Any) -> Any:
+            found = function(site, **values)
+            site.contribution = np.zeros_like(site.contribution)
+            return found
+
+        return (function if spec.sends is None else zeroed), spec
 
 
 def send_zeros(protocol: Protocol, consortium: Consortium) -> Agreement:
-    lying = Agreement(STUDY, protocol, consortium)
-    cast(Any, lying).__dict__["mounts"] = {**lying.mounts, SUM: Zeros()}
-    return lying
+    return SendsZeros(STUDY, protocol, consortium)

@@ -139,7 +139,7 @@ def test_a_vector_that_comes_too_late_stays_hidden() -> None:
     words = []
     for number in range(6):
         records = alike(5, number)
-        heard = heard_in(made, records, 1, late=[("cedar", "sum.mask[models/0]")])
+        heard = heard_in(made, records, 1, late=[("cedar", "train[0]")])
         assert heard.lost == {"cedar"}
         left = heard.stripped("models/0", "cedar", ("ash",))
         assert not np.array_equal(left, heard.vectors["models/0"]["cedar"])

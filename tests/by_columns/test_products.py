@@ -144,9 +144,9 @@ def test_the_coordinator_sees_sealed_mail_masked_vectors_and_nothing_else(method
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():
             values = decode(exchange.reply)["ok"]
-            assert set(values) <= around, path
-            if "masked" in values:
-                assert not np.isin(truth << shift, values["masked"]).any()
+            assert set(values) <= {*around, "cross"}, path
+            if "cross" in values:
+                assert not np.isin(truth << shift, values["cross"]).any()
 
 
 def test_a_lone_share_would_tell_the_dealer_the_product() -> None:

@@ -107,7 +107,7 @@ def test_whoever_is_away_while_a_refused_run_is_abandoned_hears_it_later() -> No
 
 
 def test_the_end_stays_open_until_everybody_has_heard_it() -> None:
-    lose = [("doum", "sum.mask[mean/0]")]
+    lose = [("doum", "average[0]")]
     parties, hosts = set_up_run(Rounds(rounds=0), lose=lose, noise=NoNoise())
     released = run(parties)["result"]
     assert hosts["doum"].store.runs_open() == ["run-1"]

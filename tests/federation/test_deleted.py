@@ -143,7 +143,7 @@ def test_no_reply_of_a_finished_run_is_in_an_owners_file(home: Any) -> None:
     _, _, line, *_ = ran(home)
     after = files(home)
     bodies = [raw[:-SIGNATURE_BYTES] for _, raw in line.replies]
-    masked = [decode(body)["ok"]["masked"].tobytes() for body in bodies if "masked" in decode(body).get("ok", {})]
+    masked = [decode(body)["ok"]["mean"].tobytes() for body in bodies if "mean" in decode(body).get("ok", {})]
     assert masked and all(holding(after, words) == [] for words in masked)
 
 

@@ -82,9 +82,9 @@ def test_without_the_rule_two_asks_would_average_the_noise_away() -> None:
         ("average[]", {}, "no-step"),
         ("Average[0]", {}, "no-step"),
         ("ａverage[0]", {}, "no-step"),
-        ("sum..mask[mean/0]", {}, "no-step"),
-        (".sum.mask[mean/0]", {}, "no-step"),
-        ("sum.sum.mask[mean/0]", {}, "no-step"),
+        ("sum..unmask[mean/0]", {}, "no-step"),
+        (".sum.unmask[mean/0]", {}, "no-step"),
+        ("sum.sum.unmask[mean/0]", {}, "no-step"),
         ("run.begin[1]", {}, "too-often"),
         (".run.begin[0]", {}, "no-step"),
         ("features[0]", {}, "no-step"),
@@ -220,7 +220,7 @@ def test_a_failed_fit_takes_part_neutrally() -> None:
 
 
 def test_data_that_can_not_be_read_look_like_any_other_stop() -> None:
-    one = host_party(Rounds(), make_consortium(), "ash")
+    one = host_party(Rounds(protection=Noised), make_consortium(), "ash")
 
     def unreadable() -> Records:
         raise DataError("patients.csv: row 17 has no age", key="age")
@@ -263,9 +263,9 @@ def test_nothing_is_answered_before_a_run_begins_after_it_ends_or_for_another_st
     """Alignment and the set-up of sums draw nothing, so no reservation guards them: the beginning of the run does."""
     one = host_party(Rounds(), make_consortium(), "ash", policy=Policy(approved={}))
     assert decode(ask_host(one, "run.begin[0]"))["refused"] == "approval"
-    assert decode(ask_host(one, "sum.advertise[0]"))["refused"] == "unreserved"
+    assert decode(ask_host(one, "sum.deal[0]", keys={}))["refused"] == "unreserved"
     one = begin_host(protocol=Rounds())
-    assert "ok" in decode(ask_host(one, "sum.advertise[0]"))
+    assert decode(ask_host(one, "sum.deal[0]", keys={}))["refused"] == "sum"
     two = host_party(Rounds(), make_consortium(), "ash")
     two.agreement, two.store = replace(two.agreement, study="6" * 64), one.store
     assert decode(ask_host(two, "average[0]", study="6" * 64))["refused"] == "unreserved"

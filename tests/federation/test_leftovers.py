@@ -19,7 +19,7 @@ from tests.support.rounds import Rounds, host_party, set_up_run
 
 LAST = "sum.unmask[mean/0]"
 # Who took part, and what binds a run to its journal.
-PUBLIC = {"run:nonce", "sum.members", "sum.list/mean/0", "sum.masked/mean/0", "sum.seated", "sum.dealt", "sum.holders"}
+PUBLIC = {"run:nonce", "sum.members", "sum.list/mean/0", "sum.masked/mean/0", "sum.seated", "sum.dealt"}
 
 
 @pytest.fixture(autouse=True)

@@ -203,7 +203,7 @@ def test_a_party_that_is_offline_at_the_beginning_counts_as_lost() -> None:
 
 
 def test_a_step_that_needs_everybody_does_not_go_on_without_who_was_lost_before() -> None:
-    parties, _ = set_up_run(noise=NoNoise(), lose=[("elm", "run.begin[0]")])
+    parties, _ = set_up_run(Rounds(protection=Noised), noise=NoNoise(), lose=[("elm", "run.begin[0]")])
     begin(parties)
     with pytest.raises(SiteLost, match="4 of the 5 needed"):
         parties.ask(Rounds.average)

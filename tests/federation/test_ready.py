@@ -142,7 +142,7 @@ class Changed:
         return self.host.answer(raw)
 
 
-MOMENTS = ["run.begin[0]", "sum.advertise[0]", "average[0]", "sum.mask[mean/0]", "lean[0]", "lean[1]"]
+MOMENTS = ["run.begin[0]", "sum.deal[0]", "sum.meet[0]", "average[0]", "lean[0]", "lean[1]"]
 
 
 @pytest.mark.parametrize("path", MOMENTS)

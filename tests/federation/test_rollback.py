@@ -17,7 +17,7 @@ from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.declare.protection import Noised
 from comity.federation.messages import heads
 from comity.federation.messages.codec import decode
-from comity.federation.sum.coordinator import _set_up
+from comity.federation.sum.coordinator import prepare_sums
 from tests.support.asks import answer_ask, write_ask
 from tests.support.consortia import STUDY, make_consortium, make_identity
 from tests.support.rounds import Rounds, host_party, set_up_run
@@ -120,11 +120,10 @@ def test_a_restore_between_two_steps_without_a_debit_is_noticed_before_an_answer
     folder = sites
     parties, hosts = set_up_run(folder=folder, epsilon=50.0)
     begin(parties)
-    parties.ask(Rounds.average)
     view = parties.under("sum")
-    set_up = _set_up(view, parties.agreement.sum_group("mean/0"))
+    prepare_sums(view, parties.agreement.sum_group("mean/0"))
     members = sorted(parties.alive)
-    view.ask("mask", label="mean/0", each={party: {"roll": set_up.roll} for party in members})
+    parties.ask(Rounds.average)
     back_up(folder)
     view.ask("agree", survivors=members, label="mean/0")
     answered = hosts["ash"].store.replies("run-1")

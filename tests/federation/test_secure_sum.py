@@ -25,7 +25,7 @@ from comity.privacy.mechanisms import Gaussian, Laplace, Spherical
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Unit
 from tests.support.asks import answer_ask, write_ask
-from tests.support.consortia import make_consortium, make_identity
+from tests.support.consortia import NAMES, make_consortium, make_identity
 from tests.support.noise import NoNoise
 from tests.support.rounds import Rounds, set_up_run
 
@@ -35,25 +35,24 @@ def outbox(hosts: Any, label: Any) -> dict[Any, Any]:
     return {name: decode(raw) for name, raw in found.items() if raw is not None}
 
 
-SETUP = ["sum.advertise[0]", "sum.deal[0]", "sum.meet[0]", "sum.enlist[0]"]
-PER_SUM = ["sum.mask[mean/0]", "sum.agree[mean/0]", "sum.unmask[mean/0]"]
+SETUP = ["sum.deal[0]", "sum.meet[0]", "sum.enlist[0]", "sum.seat[0]"]
 
 
-@pytest.mark.parametrize("lose", ["", "average[0]", *SETUP, *PER_SUM])
+@pytest.mark.parametrize("lose", ["", *SETUP, "average[0]", "sum.unmask[mean/0]"])
 def test_the_sum_is_exact_whoever_drops_out_wherever(lose: Any) -> None:
     parties, hosts = set_up_run(noise=NoNoise(), lose=[("cedar", lose)] if lose else [])
     begin(parties)
     total = parties.sum(Rounds().average)
     units = outbox(hosts, "mean/0")
     # Lost before its masked vector arrived: not in the sum. Lost later: in it.
-    counted = [p for p in units if p != "cedar" or lose in ("", "sum.agree[mean/0]", "sum.unmask[mean/0]")]
+    counted = [p for p in units if p != "cedar" or lose in ("", "sum.unmask[mean/0]")]
     grid = parties.declaration["mean"].scale(parties.consortium).grid
-    assert total.parties == len(counted) == (5 if lose in ("", "sum.agree[mean/0]", "sum.unmask[mean/0]") else 4)
+    assert total.parties == len(counted) == (5 if lose in ("", "sum.unmask[mean/0]") else 4)
     np.testing.assert_array_equal(np.rint(total.value / grid).astype(int), sum(units[p] for p in counted))
 
 
 def test_a_whole_run_with_a_drop_out_in_the_second_sum_equals_the_plain_computation() -> None:
-    parties, hosts = set_up_run(noise=NoNoise(), lose=[("cedar", "sum.mask[slope/0]")])
+    parties, hosts = set_up_run(noise=NoNoise(), lose=[("cedar", "lean[0]")])
     released = run(parties)["result"]
     features = {name: host.records.features for name, host in hosts.items()}
     centre = np.mean([x.mean(0) for x in features.values()], axis=0)
@@ -65,7 +64,7 @@ def test_a_whole_run_with_a_drop_out_in_the_second_sum_equals_the_plain_computat
 
 
 def test_too_many_lost_stops_the_run_and_it_goes_on_later(tmp_path: Path) -> None:
-    lose = [("cedar", "sum.mask[mean/0]"), ("doum", "sum.mask[mean/0]")]
+    lose = [("cedar", "average[0]"), ("doum", "average[0]")]
     parties, hosts = set_up_run(folder=tmp_path, lose=lose)
     with pytest.raises(SiteLost, match=r"cedar, doum \(no answer\)"):
         run(parties)
@@ -81,10 +80,11 @@ def test_masked_vectors_look_uniform_and_differ_from_the_contribution() -> None:
     units = outbox(hosts, "mean/0")
     assert not units  # the state of a closed run is deleted
     seen = [
-        decode(exchange.reply or b"")["ok"]["masked"]
+        value
         for path, exchanges in parties.journal.traffic(parties.study, parties.run)
-        if path.startswith("sum.mask")
+        if path.startswith(("average", "lean"))
         for exchange in exchanges.values()
+        for value in decode(exchange.reply or b"")["ok"].values()
     ]
     words = np.concatenate(seen)
     assert len(words) == 5 * 3 * 3
@@ -104,10 +104,10 @@ def test_pair_masks_alone_would_show_a_late_vector() -> None:
         next(
             exchanges["cedar"].reply
             for path, exchanges in parties.journal.traffic(parties.study, parties.run)
-            if path == "sum.mask[mean/0]"
+            if path == "average[0]"
         )
         or b""
-    )["ok"]["masked"]
+    )["ok"]["mean"]
     without_pairs = masked.copy()
     seeds = decode(cedar.state("run-1", "sum.seeds") or b"")
     assert set(seeds["given"]) | set(seeds["taken"]) == set(parties.consortium.parties) - {"cedar"}
@@ -121,7 +121,7 @@ def test_pair_masks_alone_would_show_a_late_vector() -> None:
 
 
 def test_a_site_gives_a_share_of_the_self_mask_or_of_the_will_never_both() -> None:
-    parties, _ = set_up_run(lose=[("cedar", "sum.mask[slope/0]")])
+    parties, _ = set_up_run(lose=[("cedar", "lean[0]")])
     run(parties)
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         if not path.startswith("sum.unmask"):
@@ -146,10 +146,10 @@ def replay(parties: Any, host: Any, path: Any, change: Any) -> Any:
 
 
 def test_a_second_survivor_list_is_refused() -> None:
-    parties, hosts = set_up_run(lose=[])
+    parties, hosts = set_up_run(lose=[("elm", "average[0]")])
     begin(parties)
     parties.sum(Rounds().average)
-    reply = replay(parties, hosts["ash"], "sum.agree[mean/0]", {"survivors": ["ash", "birch", "cedar", "doum"]})
+    reply = replay(parties, hosts["ash"], "sum.agree[mean/0]", {"survivors": list(NAMES)})
     assert reply == {"refused": "asked-before", "key": ""}
 
 
@@ -162,7 +162,6 @@ def asked(parties: Any, hosts: Any, name: Any, step: Any, label: Any, mail: Any 
 def until_met(**changes: Any) -> Any:
     parties, hosts = set_up_run(**changes)
     begin(parties)
-    parties.ask(Rounds().average, label=0)
     view = parties.under("sum")
     holders = dealt(parties, view)
     view.ask("meet", each={q: {"dealers": [p for p in holders if q in holders[p]]} for q in parties.alive})
@@ -173,14 +172,16 @@ def until_masked(**changes: Any) -> Any:
     parties, hosts = until_met(**changes)
     view = parties.under("sum")
     roll = {p: r["enlisted"] for p, r in view.ask("enlist", members=parties.alive).items()}
-    view.ask("mask", roll=roll, label="mean/0")
+    view.ask("seat", roll=roll)
+    parties.ask(Rounds().average, label=0)
     return parties, hosts, parties.alive
 
 
 def dealt(parties: Any, view: Any) -> dict[Any, Any]:
-    said, keys = view.ask("advertise"), parties.run_keys
-    view.ask("deal", each={p: {"keys": {q: keys[q] for q in said[p]["holders"]}} for p in parties.alive})
-    return {p: values["holders"] for p, values in said.items()}
+    keys = parties.run_keys
+    holders = {p: [q for q in parties.alive if q != p] for p in parties.alive}
+    view.ask("deal", each={p: {"keys": {q: keys[q] for q in holders[p]}} for p in parties.alive})
+    return holders
 
 
 def test_unmasking_needs_consents_of_enough_survivors_to_the_same_list() -> None:
@@ -202,15 +203,18 @@ def test_lists_that_are_too_short_or_name_strangers_are_refused(survivors: Any) 
     assert "refused" in asked(parties, hosts, "ash", "sum.agree", "mean/0", survivors=survivors)
 
 
-def test_unmasking_without_a_list_is_refused() -> None:
-    parties, hosts, _ = until_masked()
+def test_unmasking_without_a_vector_of_its_own_is_refused() -> None:
+    parties, hosts = until_met()
+    view = parties.under("sum")
+    roll = {p: r["enlisted"] for p, r in view.ask("enlist", members=parties.alive).items()}
+    view.ask("seat", roll=roll)
     assert asked(parties, hosts, "ash", "sum.unmask", "mean/0", consents={})["refused"] == "sum"
 
 
 def test_a_sum_that_is_not_declared_has_no_masks() -> None:
     parties, hosts, members = until_masked()
     assert members
-    assert asked(parties, hosts, "ash", "sum.mask", "slope/9", roll={})["refused"] == "too-often"
+    assert asked(parties, hosts, "ash", "sum.unmask", "slope/9", consents={})["refused"] == "too-often"
 
 
 def test_too_many_drop_outs_for_the_colluders_are_refused_before_anything_is_sent() -> None:
@@ -240,7 +244,7 @@ def of_another(letter: Any) -> dict[Any, Any]:
 
 def of_another_step(letter: Any) -> dict[Any, Any]:
     study, run_id, _, *rest = decode(letter["head"])
-    return {**letter, "head": encode([study, run_id, "sum.advertise[0]", *rest])}
+    return {**letter, "head": encode([study, run_id, "sum.meet[0]", *rest])}
 
 
 @pytest.mark.parametrize("change", [flipped, truncated, of_another, of_another_step])
@@ -305,7 +309,6 @@ def _naive(size: Any) -> Consortium:
 def test_an_advertised_key_that_is_not_signed_by_its_party_is_refused() -> None:
     parties, hosts = set_up_run()
     begin(parties)
-    parties.under("sum").ask("advertise")
     keys = parties.run_keys
     others = {p: keys[p] for p in keys if p != "ash"}
     swapped = {**others, "birch": keys["cedar"], "cedar": keys["birch"]}  # a coordinator in the middle
@@ -339,13 +342,13 @@ def test_a_sum_over_a_sparse_graph_is_exact() -> None:
         roster={name: make_identity(name).public for name in ("coordinator", *names)},
     )
     assert degree_of(consortium).degree < size - 1
-    gone = [(name, "sum.mask[mean/0]") for name in names[5 : 5 + lost]]
+    gone = [(name, "average[0]") for name in names[5 : 5 + lost]]
     parties, hosts = set_up_run(Rounds(rounds=0), consortium, noise=NoNoise(), lose=gone)
     begin(parties)
     total = parties.sum(Rounds().average)
     units = outbox(hosts, "mean/0")
     grid = parties.declaration["mean"].scale(consortium).grid
-    counted = [units[p] for p in names if (p, "sum.mask[mean/0]") not in gone]
+    counted = [units[p] for p in names if (p, "average[0]") not in gone]
     np.testing.assert_array_equal(np.rint(total.value / grid).astype(int), sum(counted))
     assert total.parties == size - lost
 
@@ -360,7 +363,7 @@ def test_a_third_of_the_parties_may_drop_out_after_masking() -> None:
         dropouts=4,
         roster={name: make_identity(name).public for name in ("coordinator", *names)},
     )
-    gone = [(name, "sum.agree[mean/0]") for name in names[1:5]]
+    gone = [(name, "sum.unmask[mean/0]") for name in names[1:5]]
     parties, hosts = set_up_run(Rounds(rounds=0), consortium, noise=NoNoise(), lose=gone)
     begin(parties)
     total = parties.sum(Rounds().average)

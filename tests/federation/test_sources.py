@@ -143,7 +143,7 @@ def test_a_party_outside_the_source_neither_masks_nor_pays_nor_contributes() -> 
     for path, consortium in asked.items():
         if path.startswith(("hold", "sum.")) and not path.endswith(("[1]", "[common/0]")):
             assert consortium == set(OWNERS), path
-    assert asked["sum.advertise[1]"] == set(NAMES)
+    assert asked["sum.deal[1]"] == set(NAMES)
     spent = {name: host.store.ledger.summary()[0].spent.gaussian for name, host in hosts.items()}
     assert {name: round(float(square), 6) for name, square in spent.items()} == {
         **dict.fromkeys(OWNERS, 0.26),
@@ -152,14 +152,16 @@ def test_a_party_outside_the_source_neither_masks_nor_pays_nor_contributes() -> 
     }
 
 
-@pytest.mark.parametrize(
-    "path", ["hold[0]", "sum.advertise[0]", "sum.mask[held/0]", "sum.enlist[0]", "sum.advertise[2]"]
-)
+@pytest.mark.parametrize("path", ["hold[0]", "sum.deal[0]", "sum.unmask[held/0]", "sum.enlist[0]", "sum.deal[2]"])
 def test_a_party_outside_the_source_refuses_to_take_part(path: str) -> None:
     parties, hosts = set_up_run(Roles(), make_consortium(), noise=NoNoise())
     begin(parties)
     known: dict[str, dict[str, Any]]
-    known = {"sum.mask[held/0]": {"roll": {}}, "sum.enlist[0]": {"members": list(OWNERS)}}
+    known = {
+        "sum.deal[0]": {"keys": {}},
+        "sum.unmask[held/0]": {"consents": {}},
+        "sum.enlist[0]": {"members": list(OWNERS)},
+    }
     values = known.get(path, {})
     nonce = hosts["fir"].store.state("run-1", "run:nonce")
     assert nonce is not None
@@ -176,9 +178,8 @@ def test_strangers_to_a_circle_do_not_make_up_its_number() -> None:
     protocol = Unread()
     parties, hosts = set_up_run(protocol, consortium, noise=NoNoise())
     begin(parties)
-    parties.ask(protocol.hold, to=owners, label=0)
     view = parties.under("sum")
-    holders = {party: values["holders"] for party, values in view.ask("advertise", to=owners).items()}
+    holders = {party: [other for other in owners if other != party] for party in owners}
     keys = parties.run_keys
     view.ask("deal", each={p: {"keys": {h: keys[h] for h in holders[p]}} for p in owners})
     view.ask("meet", each={p: {"dealers": holders[p]} for p in owners})
@@ -204,11 +205,12 @@ class Unread(Roles):
 
 def test_a_signature_of_one_circle_s_list_does_not_serve_another() -> None:
     """Two circles may have equal lists of members; what was signed for one says nothing of the other."""
-    parties, hosts = set_up_run(Roles(), make_consortium(), noise=NoNoise())
+    parties, hosts = set_up_run(Roles(), make_consortium(dropouts=1), noise=NoNoise())
     begin(parties)
     parties.sum(Roles().hold)
     set_up = parties.set_ups[0]
-    listed, signature = digest_of(sorted(set_up.members)), set_up.roll["ash"]
+    replies = dict(parties.journal.traffic(parties.study, parties.run))["sum.enlist[0]"]
+    listed, signature = digest_of(sorted(set_up.members)), decode(replies["ash"].reply or b"")["ok"]["enlisted"]
     signer, text = hosts["ash"].keys.public, [parties.study, parties.run, "members"]
     signer.verify(signature, encode([*text, "0", listed]))
     for wrong in ([*text, "1", listed], [*text, listed]):

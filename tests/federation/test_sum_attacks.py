@@ -18,7 +18,7 @@ from comity.federation.sum.terms import degree_of, digest_of, to_units
 from comity.privacy.loss import ZCDP
 from comity.privacy.unit import Unit
 from tests.support.asks import answer_ask, write_ask
-from tests.support.consortia import STUDY, make_identity
+from tests.support.consortia import NAMES, STUDY, list_draws, make_consortium, make_identity
 from tests.support.noise import NoNoise
 from tests.support.rounds import Rounds, host_party, set_up_run
 
@@ -44,7 +44,6 @@ class Alone:
         self.consortium = consortium
         self.host = host_party(Rounds(rounds=0), consortium, VICTIM, noise=NoNoise())
         self.ask("run.begin[0]")
-        self.ask("average[0]")
         self.holders = self.ask("sum.advertise[0]")["ok"]["holders"]
 
     def ask(self, path: Any, **values: Any) -> Any:
@@ -97,15 +96,17 @@ def test_nothing_is_masked_for_a_list_that_its_holders_did_not_sign(consortium: 
     alone, quorum = Alone(consortium), degree_of(consortium).quorum
     alone.until_met()
     members = without(consortium, alone.holders[:3])
-    assert alone.ask("sum.mask[mean/0]", roll={})["refused"] == "sum"
+    assert alone.ask("sum.seat[0]", roll={})["refused"] == "sum"
     alone.ask("sum.enlist[0]", members=members)
     stranger = next(party for party in members if party not in alone.holders and party != VICTIM)
     few = alone.roll(members, quorum - 1)
     for wrong in ({}, few, {**few, stranger: alone.signed(stranger, "members", "0", digest_of(sorted(members)))}):
-        assert alone.ask("sum.mask[mean/0]", roll=wrong)["refused"] == "sum"
+        assert alone.ask("sum.seat[0]", roll=wrong)["refused"] == "sum"
+        assert alone.ask("average[0]")["refused"] == "sum"
     others = alone.roll(without(consortium, alone.holders[:4]))  # they signed another list
-    assert alone.ask("sum.mask[mean/0]", roll=others)["refused"] == "signature"
-    assert "ok" in alone.ask("sum.mask[mean/0]", roll=alone.roll(members, quorum))
+    assert alone.ask("sum.seat[0]", roll=others)["refused"] == "signature"
+    assert "ok" in alone.ask("sum.seat[0]", roll=alone.roll(members, quorum))
+    assert "ok" in alone.ask("average[0]")
 
 
 def test_a_list_of_survivors_without_itself_or_its_holders_is_not_signed(consortium: Any) -> None:
@@ -114,10 +115,14 @@ def test_a_list_of_survivors_without_itself_or_its_holders_is_not_signed(consort
     members = list(consortium.parties)
     alone.ask("sum.enlist[0]", members=members)
     assert alone.ask("sum.agree[mean/0]", survivors=members)["refused"] == "sum"  # before it masked
-    alone.ask("sum.mask[mean/0]", roll=alone.roll(members))
+    alone.ask("sum.seat[0]", roll=alone.roll(members))
+    assert alone.ask("sum.agree[mean/0]", survivors=members)["refused"] == "sum"
+    alone.ask("average[0]")
     assert alone.ask("sum.agree[mean/0]", survivors=without(consortium, [VICTIM]))["refused"] == "sum"
     assert alone.ask("sum.agree[mean/0]", survivors=without(consortium, alone.holders[: lost + 1]))["refused"] == "sum"
     survivors = without(consortium, alone.holders[:lost])
+    # Where each party has its own holders, it opens for no list that it did not sign.
+    assert alone.ask("sum.unmask[mean/0]", consents={})["refused"] == "sum"
     assert "ok" in alone.ask("sum.agree[mean/0]", survivors=survivors)
     agreed = digest_of(members, survivors)
     near = [name for name in alone.holders if name in survivors]
@@ -132,7 +137,6 @@ def alone_on_its_list(consortium: Any) -> Any:
     Then the others open its self mask. Returns what the coordinator reads, and what the victim had to hide."""
     parties, hosts = set_up_run(Rounds(rounds=0), consortium, noise=NoNoise())
     begin(parties)
-    parties.ask(Rounds().average, label=0)
     view = parties.under("sum")
     said = view.ask("advertise")
     holders = {p: values["holders"] for p, values in said.items()}
@@ -150,8 +154,8 @@ def alone_on_its_list(consortium: Any) -> Any:
     def known(p: Any, of: Any, name: Any) -> dict[Any, Any]:
         return {q: of[q][name] for q in listed[p] if q in of and (p == VICTIM) == (q == VICTIM)}
 
-    masked = view.ask("mask", each={p: {"roll": known(p, signed, "enlisted")} for p in members}, label="mean/0")
-    masked = masked[VICTIM]["masked"].copy()
+    view.ask("seat", each={p: {"roll": known(p, signed, "enlisted")} for p in members})
+    masked = parties.ask(Rounds().average, label=0)[VICTIM]["mean"].copy()
     consents = view.ask("agree", survivors=members, to=others, label="mean/0")
     each = {p: {"consents": known(p, consents, "consent")} for p in others}
     opened = view.ask("unmask", each=each, label="mean/0")
@@ -172,6 +176,97 @@ def test_a_party_that_is_left_alone_on_its_list_would_be_read(monkeypatch: pytes
     monkeypatch.setattr("comity.federation.sum.terms.choose_degree", lambda *_: Degree(5, 4, 5))
     with pytest.raises(ComityError, match=r"p000 refused sum\.enlist"):
         alone_on_its_list(consortium)
+
+
+# Sums of few parties, where all hold shares of all.
+
+
+def until_asked(parties: Any, hidden: Any = ()) -> Any:
+    """The set-up as a coordinator makes it that withholds the keys of `hidden` parties from the others, and theirs."""
+    begin(parties)
+    view, names = parties.under("sum"), list(parties.consortium.parties)
+    near = {p: [q for q in names if q != p and (p in hidden) == (q in hidden)] for p in names}
+    view.ask("deal", each={p: {"keys": {q: parties.run_keys[q] for q in near[p]}} for p in names}, need=1)
+    return view, near
+
+
+def test_a_party_without_a_pair_mask_is_no_member() -> None:
+    """Five of seven parties without the keys of two: their masks would cancel among them. The others count as members,
+    whose noise is relied on, and their vectors stay covered: the coordinator would open too little noise."""
+    consortium = make_consortium([*NAMES, "fir", "gum"], dropouts=1)
+    assert degree_of(consortium).quorum == 5 < consortium.survivors
+    parties, hosts = set_up_run(Rounds(rounds=0), consortium, noise=NoNoise())
+    view, near = until_asked(parties, hidden=("fir", "gum"))
+    view.ask("meet", each={p: {"dealers": near[p]} for p in NAMES}, need=5)
+    ask = write_ask("sum.enlist[0]", nonce=parties.journal.nonce("run-1"), members=list(consortium.parties))
+    for name in NAMES:
+        assert decode(answer_ask(hosts[name], ask))["refused"] == "sum"
+
+
+def test_where_nobody_may_drop_out_nobody_is_left_out() -> None:
+    consortium = make_consortium(dropouts=0)
+    parties, hosts = set_up_run(Rounds(rounds=0), consortium, noise=NoNoise())
+    with pytest.raises(ComityError, match=r"elm refused sum\.deal"):
+        until_asked(parties, hidden=("elm",))
+    parties, hosts = set_up_run(Rounds(rounds=0), consortium, noise=NoNoise())
+    view, near = until_asked(parties)
+    nonce = parties.journal.nonce("run-1")
+
+    def asked(name: str, path: str, **values: Any) -> Any:
+        return decode(answer_ask(hosts[name], write_ask(path, nonce=nonce, **values)))
+
+    # Fewer dealers than there are, and a letter that does not come: no masks, and no vector.
+    assert asked("elm", "sum.meet[0]", dealers=near["elm"][1:])["refused"] == "sum"
+    assert asked("elm", "sum.meet[0]", dealers=near["elm"])["ok"]["unserved"] == near["elm"]
+    assert asked("elm", "average[0]")["refused"] == "sum" and list_draws(hosts["elm"]) == []
+    view.ask("meet", each={p: {"dealers": [q for q in NAMES if q < p]} for p in NAMES if p != "elm"})
+    parties.ask(Rounds().average, to=NAMES[:4], label=0)
+    later: dict[str, dict[str, Any]] = {
+        "sum.enlist[0]": {"members": list(NAMES)},
+        "sum.seat[0]": {"roll": {}},
+        "sum.agree[mean/0]": {"survivors": list(NAMES)},
+        "sum.unmask[mean/0]": {"consents": {}},
+    }
+    for path, values in later.items():
+        assert asked("ash", path, **values)["refused"] == "sum", path
+
+
+@pytest.mark.parametrize("told_all", range(5))
+def test_a_coordinator_that_says_nobody_was_lost_to_some_opens_one_list_or_none(told_all: int) -> None:
+    """Of four honest parties it tells some that all survive, and the others that elm is lost. The colluder doum gives
+    it shares of both kinds. It gets the secrets of one kind at most."""
+    consortium = make_consortium(dropouts=1)
+    threshold, fewer = degree_of(consortium).threshold, [name for name in NAMES if name != "elm"]
+    parties, hosts = set_up_run(Rounds(rounds=0), consortium, noise=NoNoise())
+    view, near = until_asked(parties)
+    view.ask("meet", each={p: {"dealers": near[p]} for p in NAMES})
+    roll = {p: values["enlisted"] for p, values in view.ask("enlist", members=list(NAMES)).items()}
+    view.ask("seat", roll=roll)
+    parties.ask(Rounds().average, label=0)
+    nonce, honest = parties.journal.nonce("run-1"), ["elm", "ash", "birch", "cedar"]
+
+    def asked(name: str, step: str, **values: Any) -> Any:
+        return decode(answer_ask(hosts[name], write_ask(f"sum.{step}[mean/0]", nonce=nonce, **values)))
+
+    agreed = digest_of(list(NAMES), fewer)
+    consents = {"doum": make_identity("doum").sign(encode([STUDY, "run-1", "survivors", "mean/0", agreed]))}
+    opened = []
+    for name in honest[:told_all]:
+        opened.append(asked(name, "unmask", consents={})["ok"]["opening"])
+        assert asked(name, "agree", survivors=fewer)["refused"] == "sum"
+        assert asked(name, "agree", survivors=list(NAMES))["refused"] == "sum"
+    for name in honest[told_all:]:
+        reply = asked(name, "agree", survivors=fewer)
+        assert name != "elm" or reply["refused"] == "sum"
+        consents |= {name: reply["ok"]["consent"]} if "ok" in reply else {}
+    for name in honest[told_all:]:
+        reply = asked(name, "unmask", consents=consents) if name != "elm" else {}
+        opened += [reply["ok"]["opening"]] if "ok" in reply else []
+        assert name == "elm" or "refused" in asked(name, "unmask", consents={})
+    shares = {kind: 1 + sum("elm" in one[kind] for one in opened) for kind in ("self", "will")}
+    assert min(shares.values()) < threshold
+    # With all told, the sum of all can be opened; with none told, the sum without elm.
+    assert max(shares.values()) >= threshold or 1 < told_all < 4
 
 
 def test_pinned_keys_that_are_stolen_later_open_no_share() -> None:

@@ -17,7 +17,7 @@ from comity.federation.messages.signatures import sign_reply
 from comity.federation.sum.coordinator import _members
 from tests.support.asks import path_of
 from tests.support.channels import LossyChannel
-from tests.support.consortia import make_consortium, make_identity
+from tests.support.consortia import NAMES, make_consortium, make_identity
 from tests.support.noise import NoNoise
 from tests.support.rounds import Rounds, set_up_run
 
@@ -25,8 +25,8 @@ from tests.support.rounds import Rounds, set_up_run
 class Tampering(LossyChannel):
     """A party that signs something else than its site would: `change` gets and gives the values of its reply."""
 
-    def __init__(self, hosts: Any, party: Any, path: Any, change: Any) -> None:
-        super().__init__(hosts)
+    def __init__(self, hosts: Any, party: Any, path: Any, change: Any, lose: Any = ()) -> None:
+        super().__init__(hosts, lose)
         self.party, self.path, self.change = party, path, change
 
     def carry(self, messages: Any) -> Any:
@@ -39,12 +39,13 @@ class Tampering(LossyChannel):
         return replies
 
 
-def summed(path: Any, change: Any, party: str = "cedar", size: int = 5, dropouts: int = 1) -> Any:
+def summed(path: Any, change: Any, party: str = "cedar", size: Any = 5, dropouts: int = 1, lose: Any = ()) -> Any:
     parties, hosts = set_up_run(consortium=make_consortium(size, dropouts=dropouts), noise=NoNoise())
-    parties.channel = Tampering(hosts, party, path, change)
+    parties.channel = Tampering(hosts, party, path, change, lose)
     begin(parties)
     total = parties.sum(Rounds().average)
-    units = {name: decode(host.store.state("run-1", "out:mean/0") or b"") for name, host in hosts.items()}
+    kept = {name: host.store.state("run-1", "out:mean/0") for name, host in hosts.items()}
+    units = {name: decode(raw) for name, raw in kept.items() if raw is not None}
     grid = parties.declaration["mean"].scale(parties.consortium).grid
     expected = sum(units[name] for name in cast(Any, total.names))
     np.testing.assert_array_equal(np.rint(total.value / grid).astype(int), expected)
@@ -71,16 +72,15 @@ def other_signature(name: Any) -> Any:
 
 
 def other_form(reply: Any) -> None:
-    values_of(reply)["masked"] = np.zeros(3, "<u8")
+    values_of(reply)["mean"] = np.zeros(3, "<u8")
 
 
 @pytest.mark.parametrize(
     ("path", "change"),
     [
-        ("sum.advertise[0]", fewer_holders),
         ("sum.meet[0]", no_will),
         ("sum.enlist[0]", other_signature("enlisted")),
-        ("sum.mask[mean/0]", other_form),
+        ("average[0]", other_form),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
@@ -89,9 +89,17 @@ def test_what_a_party_sends_is_checked_before_it_counts(path: str, change: Any) 
     assert "cedar" not in parties.alive and "cedar" not in total.names and total.parties == 4
 
 
+def test_a_party_that_picks_fewer_holders_is_lost() -> None:
+    names = tuple(f"p{number:02}" for number in range(41))
+    parties, total = summed("sum.advertise[0]", fewer_holders, "p07", names, dropouts=4)
+    assert "p07" not in parties.alive and total.parties == 40
+
+
 def test_a_consent_that_does_not_verify_is_no_consent() -> None:
-    parties, total = summed("sum.agree[mean/0]", other_signature("consent"))
-    assert "cedar" not in parties.alive and total.parties == 5  # its vector had arrived
+    names = (*NAMES, "fir", "gum", "holly")
+    lose = [("ash", "average[0]")]
+    parties, total = summed("sum.agree[mean/0]", other_signature("consent"), size=names, dropouts=2, lose=lose)
+    assert "cedar" not in parties.alive and total.parties == 7  # its vector had arrived
 
 
 def test_a_share_that_is_missing_or_of_another_party_counts_as_no_answer() -> None:
@@ -160,7 +168,7 @@ def test_shares_that_fit_no_secret_stop_the_sum_with_the_dealers_name() -> None:
 
 def test_more_bad_parties_than_may_drop_out_stop_the_run_without_a_foreign_error() -> None:
     with pytest.raises(ComityError):
-        summed("sum.mask[mean/0]", other_form, dropouts=0)
+        summed("average[0]", other_form, dropouts=0)
 
 
 def test_quarrels_put_out_whoever_has_most_of_them() -> None:

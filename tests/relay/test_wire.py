@@ -9,6 +9,8 @@ import pytest
 
 from comity.relay.wire import (
     MAX_FRAME_BYTES,
+    MAX_PUSHED_PIECES,
+    MAX_WINDOW_PIECES,
     PIECE_BYTES,
     WINDOW_PIECES,
     Frame,
@@ -52,7 +54,10 @@ def test_no_more_than_a_window_is_asked_for_at_once() -> None:
     pulling = PulledMessage(message_id(MESSAGE), len(MESSAGE))
     assert list(pulling.next_pieces(room=1)) == [0] and list(pulling.next_pieces()) == list(range(1, WINDOW_PIECES))
     assert list(pulling.next_pieces()) == [] and pulling.in_flight == WINDOW_PIECES
-    assert pulling.accept(0, get_piece(MESSAGE, 0)) and list(pulling.next_pieces()) == [WINDOW_PIECES]
+    assert pulling.accept(0, get_piece(MESSAGE, 0)) and list(pulling.next_pieces()) == [
+        WINDOW_PIECES,
+        WINDOW_PIECES + 1,
+    ]
 
 
 def test_a_message_of_mixed_pieces_is_not_what_its_name_says() -> None:
@@ -67,3 +72,23 @@ def test_a_message_of_mixed_pieces_is_not_what_its_name_says() -> None:
 @pytest.mark.parametrize("body", [b"", b"short", bytes(PIECE_BYTES - 1), bytes(PIECE_BYTES + 1)])
 def test_a_piece_of_another_length_does_not_count(body: Any) -> None:
     assert not PulledMessage(message_id(MESSAGE), len(MESSAGE)).accept(0, body)
+
+
+def test_the_window_doubles_while_pieces_arrive_and_shrinks_after_a_loss() -> None:
+    size = 100 * PIECE_BYTES
+    pulling, windows = PulledMessage(bytes(16), size), []
+    for _ in range(6):
+        asked = list(pulling.next_pieces())
+        windows.append(len(asked))
+        assert all(pulling.accept(number, bytes(PIECE_BYTES)) for number in asked)
+    assert windows == [4, 8, 16, 32, 40, 0] and MAX_WINDOW_PIECES >= 40
+    lossy = PulledMessage(bytes(16), size, pushed=8)
+    assert list(lossy.next_pieces()) == [] and lossy.in_flight == 8
+    lossy.retry()
+    lossy.retry()
+    assert list(lossy.next_pieces()) == [0, 1, 2, 3], "what was pushed did not arrive"
+
+
+def test_a_sender_that_says_it_pushes_more_than_there_is_is_not_believed() -> None:
+    assert PulledMessage(bytes(16), PIECE_BYTES + 1, pushed=255).in_flight == 2
+    assert PulledMessage(bytes(16), 500 * PIECE_BYTES, pushed=255).in_flight == MAX_PUSHED_PIECES

@@ -115,8 +115,8 @@ def test_a_party_may_vanish_before_during_or_after_masking(statistic: str, when:
     protocol, records, consortium = soft(statistic), filled(3), make_consortium(5, dropouts=1)
     label = f"{statistic}/0"
     path = {
-        "before": "contribute[0]",
-        "during": f"sum.mask[{label}]",
+        "before": "sum.meet[0]",
+        "during": "contribute[0]",
         "after": f"sum.unmask[{label}]",
     }[when]
     parties, _ = host_parties(protocol, records, consortium=consortium, lose=[("elm", path)])
@@ -125,7 +125,7 @@ def test_a_party_may_vanish_before_during_or_after_masking(statistic: str, when:
     same(run(parties), sum_plainly(protocol, consortium, records, names=counted))
 
 
-@pytest.mark.parametrize("path", ["contribute[0]", "sum.mask[votes/0]"])
+@pytest.mark.parametrize("path", ["sum.meet[0]", "contribute[0]"])
 def test_too_many_lost_parties_stop_a_run_that_goes_on_when_they_are_back(path: str) -> None:
     protocol, records, consortium = soft("votes"), filled(3), make_consortium(5, dropouts=1)
     parties, hosts = host_parties(

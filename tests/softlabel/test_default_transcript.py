@@ -138,14 +138,9 @@ def test_replies_hold_what_is_declared_and_nothing_else(statistic: Any) -> None:
     allowed = {
         "run.ready[0]": set(),
         "run.begin[0]": {"run_key", "remembered"},
-        "contribute[0]": set(),
-        "sum.advertise[0]": {"holders"},
         "sum.deal[0]": set(),
         "sum.meet[0]": {"wills", "unserved"},
-        "sum.enlist[0]": {"enlisted"},
-        f"sum.mask[{statistic}/0]": {"masked"},
-        f"sum.agree[{statistic}/0]": {"consent"},
-        f"sum.unmask[{statistic}/0]": {"opening"},
+        "contribute[0]": {statistic},
         "run.end[0]": set(),
     }
     seen = set()
@@ -155,15 +150,15 @@ def test_replies_hold_what_is_declared_and_nothing_else(statistic: Any) -> None:
         if path.startswith("sum."):
             for name, value in reply["ok"].items():
                 sums[name].check(value, party, COORDINATOR, consortium, {})
-        # Between parties: shares of mask seeds, sealed, while the sum is set up and never after.
+        # Between parties: seeds of pair masks, sealed, while the sum is set up and never after. One of a pair deals.
         assert {letter["to"] for letter in reply["mail"]} == (
-            set(consortium.parties) - {party} if path == "sum.deal[0]" else set()
+            {other for other in consortium.parties if party < other} if path == "sum.deal[0]" else set()
         )
     assert seen == set(allowed)
     declared = protocol.declare(consortium)
     assert next(r.name for r in declared.seen_by(COORDINATOR, consortium)) == statistic
     assert isinstance(declared[statistic].protection, Summed)
-    masked = {party: reply["ok"]["masked"] for path, party, reply in replies(parties) if path.startswith("sum.mask")}
+    masked = {party: reply["ok"][statistic] for path, party, reply in replies(parties) if path == "contribute[0]"}
     assert {value.shape for value in masked.values()} == {declared[statistic].shape}
 
 
@@ -181,7 +176,7 @@ def seen_words(protocol: Any, consortium: Any, records: Any, chosen: int, runs: 
         models = {name: all_for(chosen) for name in consortium.parties}
         parties, _ = host_parties(protocol, records, consortium=consortium, models=models, study=f"{place:064d}")
         run(parties)
-        name = "histograms" if isinstance(protocol, Unmasked) else "masked"
+        name = protocol.statistic
         out.append([reply["ok"][name] for _, _, reply in replies(parties) if name in reply["ok"]])
     return np.array(out)
 
@@ -221,9 +216,9 @@ def test_masked_vectors_are_uniform_whatever_is_voted(masked_views: dict[int, np
 
 @pytest.mark.parametrize("chosen", [0, 2])
 def test_sums_of_some_masked_vectors_are_uniform_too(masked_views: dict[int, np.ndarray], chosen: int) -> None:
-    """A coordinator may add up what it likes: without the openings not even the sum of all parties tells anything."""
+    """A coordinator may add up what it likes: the vectors of all parties but one tell nothing."""
     words = masked_views[chosen]
-    for together in ([0, 1], [1, 2, 3], [0, 1, 2, 3]):
+    for together in ([0, 1], [1, 2, 3]):
         assert uniformity(words[:, together].sum(axis=1, dtype=words.dtype)) > UNLIKELY
 
 

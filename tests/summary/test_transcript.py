@@ -13,6 +13,7 @@ import pytest
 
 from comity.data import Records
 from comity.federation.declare.protection import Derived
+from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
 from comity.study.simulation.simulate import RunOptions, Terms, simulate
 
@@ -32,9 +33,12 @@ def run(records: Any, monkeypatch: pytest.MonkeyPatch, *, seen: Any = None) -> A
         kept = found.setdefault((self.party, name), (self.effects.state.get(key), self.contribution))
         if seen is not None and self.party != "ash":
             state, contribution = seen[self.party, name]
-            if state is not None:
-                self.effects.state[key] = state
-            self.contribution = contribution
+            if state is None:
+                self.contribution = contribution
+            else:
+                # Under this run's masks.
+                moved = decode(state) - decode(self.effects.state[key])
+                self.contribution = self.contribution + moved.view("<u8").astype(self.contribution.dtype)
         assert kept is not None
 
     found: dict[tuple[str, str], tuple[object, object]] = {}

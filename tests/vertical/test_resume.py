@@ -22,7 +22,7 @@ from tests.support.vertical import build_regression, encode_parts, host_parties,
         ("rlwe", "product.encrypt[0]"),
         ("rlwe", "contribute[0]"),
         ("dealer", "product.blind[0]"),
-        ("dealer", "sum.mask[moments/0]"),
+        ("dealer", "sum.meet[0]"),
     ],
 )
 def test_a_lost_reply_is_asked_for_again(products: str, step: str) -> None:

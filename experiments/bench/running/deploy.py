@@ -25,6 +25,7 @@ from comity.relay.channel import NatsChannel
 from comity.relay.endpoint import serve
 from comity.relay.sandbox import Loopback, run_processes
 from comity.study.local.channel import LocalChannel
+from experiments.bench.running.delay import Delay
 from experiments.bench.running.deploy_runs import averaging, summed
 from experiments.bench.running.other_processes import peak
 
@@ -60,10 +61,39 @@ def measure(*, quick: bool = False) -> list[dict[str, Any]]:
                 cases += [("50MB", 50 * MEGA, 3), ("200MB", 200 * MEGA, 1)]
             for case, size, repeats in cases:
                 rows.append(_row(case, sites, size, repeats, channel, local) | {"relay_mb": peak(relay.pid)})
+    rows.append(_wide_row(repeats=1 if quick else 3))
     rows.append(averaging(3, repeats=1 if quick else 3))
     if not quick:
-        rows += [averaging(10, repeats=3), summed(30, 20_000), summed(64, 1_000)]
+        rows += [averaging(10, repeats=3), averaging(10, repeats=3, delay=0.05), summed(30, 20_000), summed(64, 1_000)]
     return rows
+
+
+def _wide_row(*, repeats: int) -> dict[str, Any]:
+    """16 MB to a site and back, 200 ms away on each way, beside the same without a delay."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        names = ["site-0"]
+        loopback = Loopback.make(Path(folder), names)
+        stack.enter_context(loopback.relay())
+        words = ["-m", __name__, names[0], str(loopback.invitation), str(loopback.keys_of(names[0]))]
+        stack.enter_context(run_processes([(words, Path(folder, "log"))]))
+        near = loopback.relay_of("coordinator")
+        far = stack.enter_context(Delay(near, 0.2)).behind(near)
+        channel, wide = (stack.enter_context(NatsChannel(one, names, grace=_LONGEST_START)) for one in (near, far))
+        # The first waits for processes that start, and is not counted.
+        pairs = [(_round(wide, names, 16 * MEGA), _round(channel, names, 16 * MEGA)) for _ in range(repeats + 1)][1:]
+        ours, anchor = ([pair[i] for pair in pairs] for i in (0, 1))
+        return {
+            "case": "16MB 1, at 200 ms",
+            "ours": median(ours),
+            "anchor": median(anchor),
+            "anchor_name": "the same without a delay",
+            "ratio": median(ours) / median(anchor),
+            "unit": "s",
+            "better": "lower",
+            "repeats": repeats,
+            "spread": stdev(ours) if repeats > 1 else 0.0,
+            "note": "seconds of the clock; two delays pass at least each way; bar: 3.0 s",
+        }
 
 
 def _row(case: str, sites: int, size: int, repeats: int, channel: Channel, local: Channel) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Whole runs between processes over a relay on this machine, beside the same runs in one process.
 
+    averaging K, at S ms    the same, where what the coordinator sends and gets is S ms on its way
     averaging K    a study of K organisations with site files, ledgers and keys in folders of their own, from the first
                    ask to the last; beside it the same sites called in this process
     sum KxN        one secure sum of N numbers over K parties, sealed to both ends. Parties share a few processes, which
@@ -40,18 +41,22 @@ from comity.site.inbox import Inbox
 from comity.site.service import SiteService
 from comity.study.local.channel import LocalChannel
 from experiments.bench.kernels.securesum_runs import coordinator_of, host_of, keys_of, one_sum
+from experiments.bench.running.delay import Delay
 from experiments.bench.running.other_processes import peak, processor_time
 
 BAR = 1.3
 """Of a deployed averaging run over 10 sites to the local one."""
+WIDE_BAR = 8.0
+"""Seconds beyond the local run, of 10 sites at 50 ms."""
 _LONGEST_START = 120.0
 _PATIENCE = Timeouts(silent=60.0)
 _TOGETHER = 8
 """Parties of a sum that share a process."""
 
 
-def averaging(sites: int, *, repeats: int) -> dict[str, Any]:
-    """Seconds of a study of two runs each, in turns: with the sites' processes, and with their services in this one."""
+def averaging(sites: int, *, repeats: int, delay: float = 0.0) -> dict[str, Any]:
+    """Seconds of a study of two runs each, in turns: with the sites' processes, and with their services in this one.
+    `delay` seconds pass on each way between the coordinator and the relay."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         home, names = Path(folder), sandbox.party_names(sites)
         stack.enter_context(sandbox.sandbox_home(home))
@@ -63,15 +68,23 @@ def averaging(sites: int, *, repeats: int) -> dict[str, Any]:
         study = Study.load(path)
         relay = stack.enter_context(loopback.relay())
         running = stack.enter_context(run_processes(sandbox.serve_command(home, name) for name in names))
-        channel = stack.enter_context(NatsChannel(loopback.relay_of(COORDINATOR), names, grace=_LONGEST_START))
+        reached = loopback.relay_of(COORDINATOR)
+        if delay:
+            reached = stack.enter_context(Delay(reached, delay)).behind(reached)
+        channel = stack.enter_context(NatsChannel(reached, names, grace=_LONGEST_START))
         deliver_study(study, keys=keys, channel=channel)
         for name in names:
             Inbox(home / name).approve(study.hash, dataset=sandbox.DATASET, runs=2 * (repeats + 1))
         services = {name: SiteService(home / name / "site.toml") for name in names}
 
+        rounds: list[str] = []
+
         def deployed(number: int) -> None:
             journal = asker / f"{number}.sqlite"
-            run_deployed(study, run=f"deployed-{number}", keys=keys, channel=channel, journal=journal)
+            rounds.clear()
+            run_deployed(
+                study, run=f"deployed-{number}", keys=keys, channel=channel, journal=journal, progress=rounds.append
+            )
 
         def local(number: int) -> None:
             journal = Journal(asker / f"local-{number}.sqlite")
@@ -82,8 +95,13 @@ def averaging(sites: int, *, repeats: int) -> dict[str, Any]:
             )
 
         pairs = _measured(deployed, local, [relay.pid, *(one.pid for one in running)], repeats)
-        note = f"bar: {BAR} times the local run" if sites == 10 else ""
-        return _row(f"averaging {sites}", pairs, "local run", note) | {"relay_mb": peak(relay.pid)}
+        note = f"bar: {BAR} times the local run" if sites == 10 and not delay else ""
+        if delay:
+            beyond = median(ours.clock - local.clock for ours, local in pairs)
+            note = f"{beyond:.1f} s beyond the local run; bar: {WIDE_BAR} s"
+        case = f"averaging {sites}" + (f", at {1000 * delay:.0f} ms" if delay else "")
+        found = _row(case, pairs, "local run", note)
+        return found | {"relay_mb": peak(relay.pid), "rounds": len(rounds)}
 
 
 def summed(parties: int, length: int, *, repeats: int = 1) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,8 @@ from comity.audit.capture import RUN, ListeningHost, Run, without_warnings
 from comity.data import LocalRecords
 from comity.errors import ComityError
 from comity.federation.declare.protection import Noised, Summed
+from comity.federation.declare.release import Release
 from comity.federation.messages.ask import Ask
-from comity.federation.messages.codec import decode
 from comity.federation.owner.host import Host
 from comity.federation.owner.site import Site
 from comity.federation.owner.step_execution import Spent, StepExecution
@@ -82,20 +83,26 @@ def _contribution(ask: Ask, host: Host) -> dict[tuple[str, int], Units] | None:
     function, spec = agreement.step(ask.path)
     if spec.sends is None or ask.mail:
         return None
-    site = Site(host, RUN, ask.path, spec.sends)
+    site = _UnmaskedSite(host, RUN, ask.path, spec.sends)
     execution = StepExecution(agreement, site, partial(function, site), spec, agreement.declared(ask.path.mount))
     release = site.release(spec.sends)
     try:
         outcome = execution.run(execution.open_values(ask.values))
     except ComityError:
         return None
-    place = f"out:{release.name}/{int(ask.path.label)}"
-    kept = {name for name in site.effects.state if name != place and not name.startswith("dim:")}
+    kept = {name for name in site.effects.state if not name.startswith("dim:")}
     if isinstance(outcome, Spent) or kept or site.effects.mail or not site.contributed:
         return None
-    if isinstance(release.protection, Noised):
-        return {(release.name, int(ask.path.label)): np.asarray(site.contribution, np.int64)}
-    if not isinstance(release.protection, Summed):
+    if not isinstance(release.protection, Noised | Summed):
         return None
-    masked = np.asarray(decode(site.effects.state[place] or b""), np.int64)
-    return {(release.name, int(ask.path.label)): masked >> np.int64(64 - release.ring)}
+    return {(release.name, int(ask.path.label)): np.asarray(site.contribution, np.int64)}
+
+
+class _UnmaskedSite(Site):
+    """A site whose contributions to sums have no masks: the set-up of the run that it repeats is deleted."""
+
+    def _prepared_sums(self, release: Release, index: int) -> Any:
+        return ()
+
+    def _mask(self, units: Units, *_: Any) -> Any:
+        return units

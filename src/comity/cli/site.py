@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -439,6 +440,10 @@ _REFUSALS = 10
 
 @app.command()
 def serve(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Folders of sites that share this process, each with a site.toml.", show_default="--site"),
+    ] = None,
     site: SiteOption = SITE,
     log: Annotated[
         Form, typer.Option(help="Log text for people, or one JSON object a line without the texts of exceptions.")
@@ -450,22 +455,53 @@ def serve(
     Example: comity site serve
 
     Example: comity site serve --log json
+
+    Example: comity site serve wards/north wards/south
     """
     from comity.site.logs import log_to_stderr
+
+    log_to_stderr(log)
+    try:
+        if folders:
+            _serve_together([folder / SITE.name for folder in folders], as_json=as_json)
+        else:
+            _serve_one(site, as_json=as_json)
+    except KeyboardInterrupt:
+        # Ctrl-C is how an operator stops it; open runs continue when it serves again.
+        raise typer.Exit(0) from None
+
+
+def _serve_one(site: Path, *, as_json: bool) -> None:
     from comity.site.notices import send_notices
     from comity.site.service import SiteService, open_endpoint
 
-    log_to_stderr(log)
     service = SiteService(site)
     endpoint = open_endpoint(service.site)
     document = {"party": service.site.party, "serving": list(service.studies)}
     show(f"{service.site.party} serves {len(service.studies)} studies", document, as_json=as_json)
-    try:
-        with send_notices(site):
-            endpoint.serve(service)
-    except KeyboardInterrupt:
-        # Ctrl-C is how an operator stops it; open runs continue when it serves again.
-        raise typer.Exit(0) from None
+    with send_notices(site):
+        endpoint.serve(service)
+
+
+def _serve_together(paths: Sequence[Path], *, as_json: bool) -> None:
+    """Each site keeps its own keys, ledger and folder; they share processes and threads."""
+    from comity.site.notices import send_notices
+    from comity.site.service import SiteService, open_endpoint
+
+    services = [SiteService(path) for path in paths]
+    for service in services:
+        # Refuses a site that lacks an invitation, or whose keys are not those of its party.
+        open_endpoint(service.site)
+    from comity.relay.endpoint import serve_services
+
+    document = {"sites": [{"party": one.site.party, "serving": list(one.studies)} for one in services]}
+    show(
+        "\n".join(f"{one.site.party} serves {len(one.studies)} studies" for one in services), document, as_json=as_json
+    )
+    with ExitStack() as notices:
+        for path in paths:
+            notices.enter_context(send_notices(path))
+        serve_services(services)
 
 
 @app.command()

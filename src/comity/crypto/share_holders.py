@@ -33,10 +33,10 @@ from math import log
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, logsumexp
 
 from comity.entropy import Stream
 from comity.errors import Refused
+from comity.special import gammaln, logsumexp
 
 MAX_COMPLETE = 40
 """Up to this many parties all hold shares of all, so nothing depends on chance or on when colluders were chosen. The

@@ -24,11 +24,11 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, softmax
 
 from comity.learn.fits import Logistic, Softmax, contrasts, one_hot
 from comity.learn.newton import Floats, minimise
 from comity.representation import short_repr
+from comity.special import logsumexp, softmax
 
 FOLDS: Final = 5
 """Parts of the records: each is scored by fits on the others."""

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Final, Protocol, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
 from comity.artefacts.artefact import Card
 from comity.artefacts.section import Dot, Dots, Section
@@ -42,6 +41,7 @@ from comity.learn.released_model import (
     write_model,
     write_page,
 )
+from comity.special import expit
 
 # Prefix of a feature map's arrays in the file.
 _MAP: Final = "map."

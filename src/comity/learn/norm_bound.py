@@ -26,9 +26,8 @@ from __future__ import annotations
 
 from math import e, isfinite, sqrt
 
-from scipy.special import lambertw
-
 from comity.errors import StudyError
+from comity.special import lambertw
 
 # More than the rounding of the root and of Lambert's function.
 _UP = 1 + 1e-14

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from comity.artefacts.artefact import Card
 from comity.artefacts.section import Dot, Dots, Grid, Section
@@ -30,6 +29,7 @@ from comity.learn.released_model import (
     split_constant,
     write_model,
 )
+from comity.special import ndtri
 
 
 @dataclass(eq=False, repr=False)

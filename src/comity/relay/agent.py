@@ -1,16 +1,17 @@
-"""The process of a site that talks to the relay: it takes asks in, sends signs of life, and hands replies out.
+"""The process that talks to the relay for one or more sites: it takes asks in, sends signs of life, hands replies out.
 
-It subscribes to the site's subject and needs no clock: the coordinator repeats its asks. The messages of asks pass
-through to the process that answers, piece by piece; a copy of each reply stays here until the coordinator has it. If
-something is lost, on the way or with either process, the coordinator asks again, and the site gives its stored reply.
-The stages of an ask are listed in `channel`.
+For each site it has a connection under that site's key. It subscribes to the site's subject and needs no clock: the
+coordinator repeats its asks. The messages of asks pass through to the process that answers, piece by piece; a copy of
+each reply stays here until the coordinator has it. If something is lost, on the way or with either process, the
+coordinator asks again, and the site gives its stored reply. The stages of an ask are listed in `channel`.
 
-    python -m comity.relay.agent LOG_FORM PARTY MAX_BYTES ADDRESS INVITATION KEYS    (the pipe is stdin)
+    python -m comity.relay.agent LOG_FORM MAX_BYTES    (stdin: a JSON list of the sites, each with its pipe's number)
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import sys
 import time
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from nats.aio.msg import Msg
 
@@ -26,6 +28,7 @@ from comity.relay.link import Link
 from comity.relay.wire import (
     ID_BYTES,
     INLINE_BYTES,
+    MAX_PUSHED_PIECES,
     NOT_A_FRAME,
     PIECE_BYTES,
     TOO_LARGE,
@@ -35,6 +38,7 @@ from comity.relay.wire import (
     Kind,
     PulledMessage,
     ask_subject,
+    count_pieces,
     get_piece,
     message_id,
     pack_frame,
@@ -44,6 +48,8 @@ from comity.relay.wire import (
 from comity.site.logs import Form, log_to_stderr
 from comity.site.pack_limits import MAX_PACK_BYTES, SEAL_BYTES
 
+_MAX_CONNECTING = 4
+"""Sites of one process that connect at once: of a hundred at once, many would take longer than the relay allows."""
 MAX_OPEN_ASKS = 64
 """Further asks wait for the next repetition."""
 MAX_SEALED_PACK_BYTES = MAX_PACK_BYTES + SEAL_BYTES
@@ -69,6 +75,7 @@ class _Ask:
     state: State = State.ARRIVING
     reply: bytes = b""
     reply_id: bytes = b""
+    room: int = 0
     wanted: bool = True
     touched: float = field(default_factory=time.monotonic)
 
@@ -76,7 +83,15 @@ class _Ask:
 class RelayAgent:
     """`line` is the pipe to the process that answers; `max_bytes` bounds the message of one ask."""
 
-    def __init__(self, party: str, relay: RelayAddress, line: socket.socket, *, max_bytes: int) -> None:
+    def __init__(
+        self,
+        party: str,
+        relay: RelayAddress,
+        line: socket.socket,
+        *,
+        max_bytes: int,
+        connecting: asyncio.Semaphore | None = None,
+    ) -> None:
         self._subject = reply_subject(party)
         self._max_bytes = max_bytes
         self._line = line
@@ -85,7 +100,7 @@ class RelayAgent:
         self._partial_replies: dict[bytes, tuple[int, BytesIO]] = {}
         self._delayed_pulls: set[asyncio.Task[None]] = set()
         self._reported = -REPORT_SECONDS
-        self._link = Link(relay, party, [ask_subject(party)], self._receive)
+        self._link = Link(relay, party, [ask_subject(party)], self._receive, connecting)
         self._writer: asyncio.StreamWriter
 
     async def run(self) -> None:
@@ -127,7 +142,12 @@ class RelayAgent:
             if not self._has_room(frame.number):
                 await self._send(Kind.ALIVE, frame.id)
                 return
-            ask = self._open[frame.id] = _Ask(frame.id, frame.kind, PulledMessage(frame.id, frame.number))
+            ask = self._open[frame.id] = _Ask(
+                frame.id,
+                frame.kind,
+                PulledMessage(frame.id, frame.number, frame.pushed),
+                room=min(frame.room, MAX_PUSHED_PIECES),
+            )
             if len(frame.body) == frame.number and ask.message.accept(0, frame.body):
                 self._send_to_worker(Frame(Kind.PIECE, frame.id, 0, frame.body))
             else:
@@ -236,11 +256,16 @@ class RelayAgent:
             if total > MAX_HELD_BYTES and other is not ask:
                 total -= len(other.reply)
                 self._drop(other)
-        await self._offer(ask)
+        await self._offer(ask, ask.room)
 
-    async def _offer(self, ask: _Ask) -> None:
-        body = ask.reply if len(ask.reply) <= INLINE_BYTES else b""
-        await self._send(Kind.REPLY, ask.id, len(ask.reply), ask.reply_id + body)
+    async def _offer(self, ask: _Ask, room: int = 0) -> None:
+        """Offer the reply. Its first pieces follow unasked, where the coordinator has said that it has room."""
+        is_short = len(ask.reply) <= INLINE_BYTES
+        pushed = 0 if is_short else min(room, count_pieces(len(ask.reply)))
+        body = ask.reply_id + (ask.reply if is_short else b"")
+        await self._link.send(self._subject, Frame(Kind.REPLY, ask.id, len(ask.reply), body, pushed))
+        for number in range(pushed):
+            await self._give(ask, number)
 
     async def _give(self, ask: _Ask, number: int) -> None:
         if number * PIECE_BYTES < len(ask.reply):
@@ -253,10 +278,26 @@ class RelayAgent:
         await self._link.send(self._subject, Frame(kind, name, number, body))
 
 
-def main(log_form: str, party: str, max_bytes: str, address: str, invitation: str, keys: str) -> None:
+async def run_agents(sites: list[dict[str, Any]], max_bytes: int) -> None:
+    """Run until the pipes of all sites are closed."""
+    connecting = asyncio.Semaphore(_MAX_CONNECTING)
+    await asyncio.gather(
+        *(
+            RelayAgent(
+                site["party"],
+                RelayAddress(site["address"], Path(site["invitation"]), Path(site["keys"])),
+                socket.socket(fileno=site["pipe"]),
+                max_bytes=max_bytes,
+                connecting=connecting,
+            ).run()
+            for site in sites
+        )
+    )
+
+
+def main(log_form: str, max_bytes: str) -> None:
     log_to_stderr(Form(log_form))
-    relay = RelayAddress(address, Path(invitation), Path(keys))
-    asyncio.run(RelayAgent(party, relay, socket.socket(fileno=0), max_bytes=int(max_bytes)).run())
+    asyncio.run(run_agents(json.load(sys.stdin), int(max_bytes)))
 
 
 if __name__ == "__main__":

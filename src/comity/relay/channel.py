@@ -2,13 +2,15 @@
 
 Stages     An ask passes these stages. Each has one name, here and in the site's `agent`; frames are in capitals.
             1  make      the coordinator signs the ask, seals it, and queues it (`OutgoingQueue`)
-            2  offer     it sends the message's id and size, and a short message itself: ASK
+            2  offer     it sends the message's id and size, and a short message itself: ASK. The first pieces of a
+                         longer one follow unasked
             3  pull      the agent requests the pieces that it lacks: PULL
             4  give      the coordinator sends each: PIECE
             5  have      the agent has the whole message and passes it to the process that answers: HAVE
             6  answer    service, registry and host answer; the host stores the reply before it leaves. The agent
                          shows life meanwhile: ALIVE
-            7  offer     the agent sends the reply's id and size, and a short reply itself: REPLY
+            7  offer     the agent sends the reply's id and size, and a short reply itself: REPLY. The first pieces of
+                         a longer one follow unasked, as many as the ask has room for
             8  pull      the coordinator requests the pieces of a longer reply (`IncomingReplies`): PULL
             9  give      the agent sends each: PIECE
            10  deliver   the coordinator hands the reply to the `PendingAsk`, which opens it
@@ -57,13 +59,15 @@ from comity.relay.wire import (
     COORDINATOR,
     ID_BYTES,
     INLINE_BYTES,
+    MAX_PUSHED_PIECES,
+    MAX_WINDOW_PIECES,
     PIECE_BYTES,
     TOO_LARGE,
-    WINDOW_PIECES,
     Frame,
     Kind,
     PulledMessage,
     ask_subject,
+    count_pieces,
     get_piece,
     message_id,
     reply_subject,
@@ -81,6 +85,7 @@ class RelayRequest:
     party: str
     make: Message
     kind: Kind = Kind.ASK
+    room: int = 0
     id: bytes = b""
     size: int = 0
     message: bytes | None = None
@@ -203,13 +208,14 @@ class IncomingReplies:
         self._pulling.pop(request, None)
         self._offered.pop(request, None)
 
-    async def take_offer(self, request: RelayRequest, name: bytes, size: int) -> None:
-        """Note that a site offers a reply of this size, and pull it once there is room."""
+    async def take_offer(self, request: RelayRequest, name: bytes, size: int, pushed: int = 0) -> None:
+        """Note that a site offers a reply of this size, and pull it once there is room. `pushed` pieces follow unasked;
+        they are lost where there is no room."""
         if request.reply is not None and request.reply.id == name:
             return
         self._pulling.pop(request, None)
         request.reply, request.offered = None, (name, size)
-        await self._claim(request)
+        await self._claim(request, min(pushed, request.room))
 
     async def retry(self, request: RelayRequest) -> None:
         """Request again the pieces that were lost."""
@@ -237,14 +243,14 @@ class IncomingReplies:
                 request.pending.excused(request.party)
                 await self._claim(request)
 
-    async def _claim(self, request: RelayRequest) -> None:
+    async def _claim(self, request: RelayRequest, pushed: int = 0) -> None:
         assert request.offered is not None
         name, size = request.offered
         if not request.pending.fits(request.party, size) or not request.is_waited_for:
             await self._finish(request)
         elif request.pending.claim(request.party, size):
             self._offered.pop(request, None)
-            request.reply, request.received = PulledMessage(name, size), BytesIO()
+            request.reply, request.received = PulledMessage(name, size, pushed), BytesIO()
             self._pulling[request] = None
             await self._pull()
         else:
@@ -256,7 +262,7 @@ class IncomingReplies:
             if room <= 0:
                 return
             if request.reply is not None:
-                for number in request.reply.next_pieces(min(room, WINDOW_PIECES)):
+                for number in request.reply.next_pieces(min(room, MAX_WINDOW_PIECES)):
                     room -= 1
                     await self._send(request.party, Frame(Kind.PULL, request.reply.id, number))
 
@@ -334,7 +340,11 @@ class NatsChannel:
             showing=lambda: self._excuse_if_starved(pending),
             beat=self._repeat_every,
         )
-        requests = [RelayRequest(pending, party, make, kind) for party, make in messages.items() if party in known]
+        # All pieces that sites push are within what may be in flight.
+        room = min(MAX_PUSHED_PIECES, MAX_PIECES_IN_FLIGHT // max(1, len(messages)))
+        requests = [
+            RelayRequest(pending, party, make, kind, room) for party, make in messages.items() if party in known
+        ]
         for party in messages:
             if party not in known:
                 pending.lost(party, ABSENT)
@@ -432,14 +442,22 @@ class NatsChannel:
         if not request.id:
             request.id, request.size = name, len(raw)
             self._requests.setdefault((request.party, name), []).append(request)
-            self._start(self._offer(request, raw if len(raw) <= INLINE_BYTES else b""))
+            self._start(self._offer(request, raw) if len(raw) <= INLINE_BYTES else self._push(request, raw))
         else:
             numbers, request.pulls = sorted(request.pulls), set()
             self._start(self._give_pieces(request, raw, numbers))
 
-    async def _offer(self, request: RelayRequest, body: bytes = b"") -> None:
+    async def _push(self, request: RelayRequest, message: bytes) -> None:
+        """Offer a long message, and send its first pieces unasked. A message that they hold all of is not kept here."""
+        pushed = min(MAX_PUSHED_PIECES, count_pieces(len(message)))
+        await self._offer(request, pushed=pushed)
+        await self._give_pieces(request, message, range(pushed))
+        if pushed == count_pieces(len(message)):
+            self._outgoing.release(request)
+
+    async def _offer(self, request: RelayRequest, body: bytes = b"", pushed: int = 0) -> None:
         # With a reply subject set, the relay reports at once that a subject has no subscriber.
-        frame = Frame(request.kind, request.id, request.size, body)
+        frame = Frame(request.kind, request.id, request.size, body, pushed, request.room)
         await self._link.send(ask_subject(request.party), frame, reply_subject(request.party))
 
     async def _send(self, party: str, frame: Frame) -> None:
@@ -557,7 +575,7 @@ class NatsChannel:
                 await self._deliver(request, bytes(frame.body[ID_BYTES:]))
             case Kind.REPLY if len(frame.body) == ID_BYTES:
                 self._outgoing.release(request)
-                await self._replies.take_offer(request, bytes(frame.body), frame.number)
+                await self._replies.take_offer(request, bytes(frame.body), frame.number, frame.pushed)
             case Kind.FAILED:
                 request.pending.lost(request.party, SIZE if frame.body == TOO_LARGE else FAILED)
                 await self._finish(request)

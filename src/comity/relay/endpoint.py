@@ -2,20 +2,22 @@
 
 Two processes share the work. This one has the hosts and answers. A small one (`agent`) talks to the relay and sends
 signs of life, even while a step holds the interpreter's lock. Either may die: answers are stored, and the coordinator
-asks again.
+asks again. Several sites may share the two processes: each has its own keys, ledger and folder, its own connection to
+the relay, and its own pipe between the processes.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import BytesIO
 from typing import Protocol
 
@@ -32,7 +34,9 @@ log = logging.getLogger("comity.site")
 
 MAX_CONCURRENT_ASKS = 4
 """Asks that a site answers at once. A run has one open at a time, so this many runs proceed side by side."""
+_MAX_THREADS = 32
 _RESTART_SECONDS = 1.0
+_MAX_NAMED = 5
 
 
 class NatsEndpoint:
@@ -48,8 +52,16 @@ class NatsEndpoint:
             raise StudyError(f"{site.where}: {error}", code=error.code, key=error.key) from error
 
     def serve(self, service: SiteService) -> None:
-        with lock_ledger(service.site):
-            serve(service, self.relay)
+        serve_services([service])
+
+
+def serve_services(services: Sequence[SiteService]) -> None:
+    """Answer for all these sites in this process, until it is stopped."""
+    ends = [(service, NatsEndpoint(service.site).relay) for service in services]
+    with ExitStack() as locks:
+        for service in services:
+            locks.enter_context(lock_ledger(service.site))
+        serve_together(ends)
 
 
 class RequestHandler(Protocol):
@@ -86,49 +98,87 @@ def serve(
 ) -> None:
     """Connect to the relay and answer until `stop` is set or, in the main thread, SIGINT or SIGTERM arrives. Answers in
     progress are finished and stored before this returns."""
-    stop = stop or threading.Event()
+    serve_together([(site, relay)], max_bytes=max_bytes, stop=stop, ready=ready)
+
+
+def serve_together(
+    sites: Sequence[tuple[RequestHandler, RelayAddress]],
+    *,
+    max_bytes: int = MAX_BYTES,
+    stop: threading.Event | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """`serve` for several sites, with one agent process and one pool of threads for all of them."""
+    stop, named = stop or threading.Event(), ", ".join(site.party for site, _ in sites[:_MAX_NAMED])
     with _stop_on_signals(stop):
         ready()
         while not stop.is_set():
-            _serve_once(site, relay, max_bytes, stop)
+            _serve_once(sites, max_bytes, stop)
             if not stop.wait(_RESTART_SECONDS):
-                log.warning("%s: the process that talks to the relay ended; it is started again", site.party)
+                log.warning("%s: the process that talks to the relay ended; it is started again", named)
 
 
-def _serve_once(site: RequestHandler, relay: RelayAddress, max_bytes: int, stop: threading.Event) -> None:
+def _serve_once(sites: Sequence[tuple[RequestHandler, RelayAddress]], max_bytes: int, stop: threading.Event) -> None:
     """Serve while the agent's process lives, or until `stop`."""
-    ours, its = socket.socketpair()
-    with ours, its:
-        files = map(str, (relay.invitation, relay.keys))
-        words = [current_form().value, site.party, str(max_bytes), relay.address, *files]
+    pools = _make_pools(len(sites))
+    with ExitStack() as pipes:
+        pairs = [[pipes.enter_context(end) for end in socket.socketpair()] for _ in sites]
+        described = [
+            {
+                "party": site.party,
+                "address": relay.address,
+                "invitation": str(relay.invitation),
+                "keys": str(relay.keys),
+                "pipe": its.fileno(),
+            }
+            for (site, relay), (_, its) in zip(sites, pairs)
+        ]
         # A separate session keeps Ctrl-C for this process, which first finishes its answers. The agent ends when this
-        # end of the pipe closes, however this process ends.
+        # end of the pipes closes, however this process ends.
         agent = subprocess.Popen(
-            [sys.executable, "-m", "comity.relay.agent", *words], stdin=its.fileno(), start_new_session=True
+            [sys.executable, "-m", "comity.relay.agent", current_form().value, str(max_bytes)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=[its.fileno() for _, its in pairs],
         )
-        its.close()
-        worker = Worker(ours, site)
-        reading = threading.Thread(target=worker.run, name="asks", daemon=True)
-        reading.start()
+        assert agent.stdin is not None
+        with suppress(BrokenPipeError), agent.stdin as told:
+            told.write(json.dumps(described).encode())
+        for _, its in pairs:
+            its.close()
+        workers = [Worker(ours, site, pools) for (site, _), (ours, _) in zip(sites, pairs)]
+        reading = [threading.Thread(target=worker.run, name="asks", daemon=True) for worker in workers]
+        for one in reading:
+            one.start()
         try:
-            while reading.is_alive() and not stop.is_set():
-                reading.join(0.1)
+            # The agent closes all pipes when it ends, and one that fails ends it.
+            while reading[0].is_alive() and not stop.is_set():
+                reading[0].join(0.1)
         finally:
-            worker.end()
+            for worker in workers:
+                worker.end()
             agent.terminate()
             agent.wait()
 
 
-class Worker:
-    """Assembles asks from the pipe, answers them in threads, and sends the replies back."""
+Pools = tuple[ThreadPoolExecutor, ThreadPoolExecutor]
+"""For asks, and for packs."""
 
-    def __init__(self, line: socket.socket, site: RequestHandler) -> None:
+
+def _make_pools(sites: int) -> Pools:
+    """Threads that answer asks of so many sites, and a separate one for packs: a slow one delays no run's answers."""
+    threads = min(MAX_CONCURRENT_ASKS * sites, _MAX_THREADS)
+    return ThreadPoolExecutor(threads, "answer"), ThreadPoolExecutor(1, "study")
+
+
+class Worker:
+    """Assembles asks from the pipe of one site, answers them in threads, and sends the replies back."""
+
+    def __init__(self, line: socket.socket, site: RequestHandler, pools: Pools | None = None) -> None:
         self._line = line
         self._site = site
         self._arriving: dict[bytes, BytesIO] = {}
-        self._threads = ThreadPoolExecutor(MAX_CONCURRENT_ASKS, "answer")
-        # A separate thread: a slow pack does not delay the answers of a run.
-        self._packs = ThreadPoolExecutor(1, "study")
+        self._threads, self._packs = pools or _make_pools(1)
         self._sending = threading.Lock()
 
     def run(self) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Any
 
 from nats.aio.client import Client
@@ -21,7 +21,7 @@ from nats.aio.msg import Msg
 
 from comity.crypto.relay_key import RelayKey
 from comity.relay.address import RelayAddress
-from comity.relay.wire import PIECE_BYTES, WINDOW_PIECES, Frame
+from comity.relay.wire import MAX_WINDOW_PIECES, PIECE_BYTES, Frame
 
 log = logging.getLogger("comity.relay")
 
@@ -42,12 +42,13 @@ _MAX_SILENT_CHECKS = 3
 """The connection counts as down after so many checks in a row without anything from the relay, which owes a pong."""
 _PONG_SECONDS = 24 * 3600
 _PING_SECONDS = 5.0
-_PENDING_BYTES = 4 * WINDOW_PIECES * PIECE_BYTES
+_PENDING_BYTES = 2 * MAX_WINDOW_PIECES * PIECE_BYTES
 """Bytes that wait here for one subscription; the client drops the rest."""
 
 
 class Link:
-    """Subscribes to some subjects, through any number of connections. Belongs to one event loop."""
+    """Subscribes to some subjects, through any number of connections. Belongs to one event loop. Each attempt to
+    connect is made within `connecting`, which several links may share."""
 
     def __init__(
         self,
@@ -55,11 +56,13 @@ class Link:
         name: str,
         subjects: Iterable[str],
         receive: Callable[[Msg], Awaitable[None]],
+        connecting: AbstractAsyncContextManager[Any] | None = None,
     ) -> None:
         self._relay = relay
         self._name = name
         self._subjects = tuple(subjects)
         self._receive = receive
+        self._connecting = connecting or nullcontext()
         self._client: Client | None = None
         self._errors: dict[str, None] = {}
         self._silent_checks = 0
@@ -82,7 +85,7 @@ class Link:
             closed = asyncio.Event()
             client = Client()
             try:
-                async with asyncio.timeout(_ATTEMPT_SECONDS):
+                async with self._connecting, asyncio.timeout(_ATTEMPT_SECONDS):
                     await self._connect(client, closed)
                 self._client, pause = client, _FIRST_PAUSE
                 self._errors.clear()

@@ -3,8 +3,10 @@
 Subjects   Each party has two: the coordinator alone publishes at one, the party alone at the other. There is no third,
            no wildcard and no inbox. The relay enforces this (`server`); nothing here does.
 Frames     A frame has a kind, an id, a number and a body. A short message travels in the frame that announces it. The
-           receiver pulls a longer one piece by piece, a few at a time, because a bus drops what a slow receiver does
-           not take. So neither end, nor the relay, holds more of it than a window.
+           first pieces of a longer one follow that frame unasked, as many as it says, and the receiver pulls the others
+           piece by piece, because a bus drops what a slow receiver does not take. So neither end, nor the relay, holds
+           more of it than a window. The window doubles each time that all of it arrives, so a message that crosses a
+           wide area waits for few replies.
 Promise    A message's id is the hash of its bytes, and the receiver checks it on the whole message: pieces of two
            messages never mix. Nothing more is trusted here, because messages carry their authors' signatures.
 Pipe       The same frames travel between the two processes of a site: one talks to the relay, the other answers. A step
@@ -67,10 +69,12 @@ def reply_subject(party: str) -> str:
 PIECE_BYTES = 256 << 10
 INLINE_BYTES = 64 << 10
 """A message up to this size travels in the frame that announces it."""
-WINDOW_PIECES = 4
-"""Pieces of one message in flight at once."""
+WINDOW_PIECES, MAX_WINDOW_PIECES = 4, 64
+"""Pieces of one message in flight at once: at first and after a loss, and at most."""
+MAX_PUSHED_PIECES = 32
+"""Pieces of one message that are sent unasked."""
 ID_BYTES = 16
-_HEAD = struct.Struct(">B16sQ")
+_HEAD = struct.Struct(">B16sQBB")
 MAX_FRAME_BYTES = PIECE_BYTES + _HEAD.size + 256
 """The relay carries no larger payload."""
 
@@ -93,20 +97,24 @@ TOO_LARGE, NOT_A_FRAME, WRONG_HASH = b"size", b"frame", b"untrue"
 
 @dataclass(frozen=True)
 class Frame:
+    """`pushed` is how many pieces of an announced message follow unasked; `room`, in an ask, how many of its reply."""
+
     kind: Kind
     id: bytes
     number: int = 0
     body: bytes | memoryview = b""
+    pushed: int = 0
+    room: int = 0
 
     def to_bytes(self) -> bytes:
-        return _HEAD.pack(self.kind, self.id, self.number) + self.body
+        return _HEAD.pack(self.kind, self.id, self.number, self.pushed, self.room) + self.body
 
     @classmethod
     def of(cls, raw: bytes) -> Frame | None:
         """The frame in these bytes, or None if they are not a frame."""
         try:
-            kind, name, number = _HEAD.unpack_from(raw)
-            return cls(Kind(kind), name, number, memoryview(raw)[_HEAD.size :])
+            kind, name, number, pushed, room = _HEAD.unpack_from(raw)
+            return cls(Kind(kind), name, number, memoryview(raw)[_HEAD.size :], pushed, room)
         except (struct.error, ValueError):
             return None
 
@@ -116,19 +124,25 @@ def message_id(message: bytes) -> bytes:
     return hashlib.sha256(message).digest()[:ID_BYTES]
 
 
+def count_pieces(size: int) -> int:
+    return -(-size // PIECE_BYTES)
+
+
 def get_piece(message: bytes, number: int) -> memoryview:
     return memoryview(message)[number * PIECE_BYTES : (number + 1) * PIECE_BYTES]
 
 
 class PulledMessage:
     """A message that its receiver pulls. It accepts pieces in order and leaves storing them to the caller; after a loss
-    the next repetition pulls again from the missing piece."""
+    the next repetition pulls again from the missing piece. `pushed` is how many pieces the sender sends unasked."""
 
-    def __init__(self, name: bytes, size: int) -> None:
+    def __init__(self, name: bytes, size: int, pushed: int = 0) -> None:
         self.id = name
         self.size = size
         self._state = hashlib.sha256()
-        self._next = self._asked = 0
+        self._next = 0
+        self._asked = min(pushed, MAX_PUSHED_PIECES, count_pieces(size))
+        self._window = max(WINDOW_PIECES, self._asked)
         self._seen = -1
 
     @property
@@ -145,9 +159,9 @@ class PulledMessage:
         """Pieces that were requested and have not arrived."""
         return max(0, self._asked - self._next)
 
-    def next_pieces(self, room: int = WINDOW_PIECES) -> Iterator[int]:
+    def next_pieces(self, room: int = MAX_WINDOW_PIECES) -> Iterator[int]:
         """The pieces to request now, at most `room` of them; they count as in flight."""
-        last = min(-(-self.size // PIECE_BYTES), self._next + WINDOW_PIECES)
+        last = min(count_pieces(self.size), self._next + self._window)
         while self._asked < last and room > 0:
             room -= 1
             self._asked += 1
@@ -159,12 +173,15 @@ class PulledMessage:
             return False
         self._state.update(body)
         self._next += 1
+        # A piece that was pushed may arrive after its request was given up.
+        self._asked = max(self._asked, self._next)
+        self._window = min(self._window + 1, MAX_WINDOW_PIECES)
         return True
 
     def retry(self) -> None:
         """At each repetition: if nothing arrived since the last one, request the missing pieces again."""
         if self._next == self._seen:
-            self._asked = self._next
+            self._asked, self._window = self._next, WINDOW_PIECES
         self._seen = self._next
 
 

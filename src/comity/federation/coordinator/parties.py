@@ -41,7 +41,7 @@ from comity.federation.messages.channel import NO_TIMEOUT, Channel, Timeouts
 from comity.federation.messages.codec import encode
 from comity.federation.messages.letters import Head, seal_values
 from comity.federation.part import SUM, spec_of
-from comity.federation.sum.coordinator import SetUp
+from comity.federation.sum.coordinator import SetUp, prepare_sums
 from comity.privacy.randomness import NoiseSource
 
 log = logging.getLogger("comity.coordinator")
@@ -183,6 +183,9 @@ class Parties:
         release = summed_release(self.declaration, spec)
         index = self._memory.count(release)
         sources = self.consortium.among(release.source)
+        if isinstance(release.protection, Summed):
+            # Masks come first: parties mask in the reply with which they pay.
+            sources = prepare_sums(self.under(SUM), self.agreement.sum_group(f"{release.name}/{index}")).members
         got = self.ask(step, label=index, need=release.min_parties(self.consortium), to=sources, **values)
         found = open_release(self.under(SUM), self.agreement, release, index, got)
         require_plausible(release, self.consortium, found.value, found.parties)

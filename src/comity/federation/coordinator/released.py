@@ -49,7 +49,8 @@ def open_release(
 ) -> Total:
     """Open a release after the parties have replied with `got`: by the secure sum, or by adding what each site sent."""
     if isinstance(release.protection, Summed):
-        found = open_sum(parties, agreement.sum_group(f"{release.name}/{index}"), release, index)
+        masked = {party: values[release.name] for party, values in got.items()}
+        found = open_sum(parties, agreement.sum_group(f"{release.name}/{index}"), release, index, masked)
     else:
         units = np.zeros(release.shape, "<i8")
         for values in got.values():

@@ -27,6 +27,7 @@ from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import Head, Letter, is_split_letter, open_values
 from comity.federation.part import StepSpec
+from comity.federation.sum.coordinator import check_masked
 
 _MAX_WORD = 48
 _MAX_LISTED = 5
@@ -102,7 +103,7 @@ class Reader:
         agreement, spec = self.agreement, self.spec
         declared = agreement.declared(self.path.mount)
         given = set(values)
-        if spec.sends is not None and not isinstance(agreement.declaration[spec.sends].protection, Summed):
+        if spec.sends is not None:
             if spec.sends not in given:
                 raise self._wrong(f"it lacks {spec.sends}")
             given.remove(spec.sends)
@@ -111,6 +112,10 @@ class Reader:
         heads_of = self._heads(party)
         opened = open_values(values, declared, self.keys, heads_of)
         for key, value in opened.items():
+            if key == spec.sends and isinstance(agreement.declaration[key].protection, Summed):
+                over = agreement.sum_group(f"{key}/{self.path.label}").consortium
+                check_masked(party, value, agreement.declaration[key], over)
+                continue
             declared[key].check(value, party, COORDINATOR, agreement.consortium, self.dims)
             if key == spec.sends:
                 self._check_own(party, agreement.declaration[key], value)

@@ -14,9 +14,9 @@ from itertools import pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from comity.federation.evaluation.score_card import CAP, REACH, ScoreCard
+from comity.special import expit
 
 Floats = NDArray[np.float64]
 

@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from comity.federation.evaluation.consistency import consistent_sums
 from comity.federation.evaluation.score_card import CAP, REACH, ScoreCard
 from comity.representation import html_table
+from comity.special import expit
 
 Floats = NDArray[np.float64]
 

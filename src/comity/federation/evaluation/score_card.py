@@ -24,11 +24,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
 
 from comity.data.row_products import row_sums
 from comity.federation.declare.bounds import Range, entries_within
 from comity.privacy.unit import Neighbours, Unit
+from comity.special import expit, logit
 
 Floats = NDArray[np.float64]
 

@@ -69,6 +69,10 @@ class RunState:
         self._stored_before = stored_before
         self._sum_group = sum_group
 
+    def of_sums(self, group: SumGroup) -> RunState:
+        """The same run, as steps of the secure sum of this group see it."""
+        return RunState(self.effects, self._stored_before, holdout=False, sum_group=group)
+
     def keep(self, name: str, value: Any) -> None:
         self.effects.state[self._place(name)] = encode(value)
 

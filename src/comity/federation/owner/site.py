@@ -31,6 +31,8 @@ from comity.federation.owner.prepared_rows import Preparation
 from comity.federation.owner.rows import Rows
 from comity.federation.owner.run_state import Effects, RunState
 from comity.federation.part import SUM
+from comity.federation.sum.site import mask_contribution
+from comity.federation.sum.terms import Masked
 
 if TYPE_CHECKING:
     from comity.data import LocalRecords
@@ -268,6 +270,7 @@ class Site:
             bounded = release.bounded.enforce(np.asarray(value, np.float64), shape)
             units = np.rint(bounded / release.spacing(self.consortium)).astype("<i8")
         # All checks come before the draw is noted: from there on it is paid for.
+        sums = self._prepared_sums(release, index) if isinstance(release.protection, Summed) else None
         in_clear = isinstance(release.protection, Entrusted | EntrustedRounds)
         scale = None if in_clear else release.scale(self.consortium)
         permit = None
@@ -282,11 +285,22 @@ class Site:
             assert noise is not None
             part = isinstance(release.protection, Summed)
             units = units + noise.draw(self._host.noise, scale, shape, permit=permit, part=part)
-        if isinstance(release.protection, Summed):
-            # The secure sum reads it here, whichever records it is made from.
-            self.effects.state[f"out:{release.name}/{index}"] = encode(units << np.int64(64 - release.ring))
-        else:
-            self.contribution = units
+        self.contribution = units if sums is None else self._mask(units, release, index, *sums)
+
+    def _prepared_sums(self, release: Release, index: int) -> tuple[SumGroup, RunState]:
+        """The group of a sum, and what its set-up left here."""
+        group = self._host.agreement.sum_group(f"{release.name}/{index}")
+        state = self._state.of_sums(group)
+        if not state.kept("sum.seated", False):
+            raise Refused("a party contributes to a sum once its masks are set up", code="sum")
+        return group, state
+
+    def _mask(self, units: NDArray[np.int64], release: Release, index: int, group: SumGroup, state: RunState) -> Masked:
+        label, units = f"{release.name}/{index}", units << np.int64(64 - release.ring)
+        # The owner's own copy, deleted with the run.
+        self.effects.state[f"out:{label}"] = encode(units)
+        state.keep(f"sum.masked/{label}", True)
+        return mask_contribution(units, release, label, group.consortium, state.kept, self.seed)
 
     def compute(self, values: Any, *, name: str | None = None) -> Any:
         """Run the mechanism of a computed release on this party's values, and return its result.

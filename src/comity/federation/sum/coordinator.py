@@ -24,7 +24,7 @@ from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import SumGroup
 from comity.federation.declare.release import Release
 from comity.federation.messages.codec import decode, encode
-from comity.federation.sum.terms import degree_of, digest_of, to_units, word_type
+from comity.federation.sum.terms import Masked, degree_of, digest_of, is_complete_graph, seeded_by, to_units, word_type
 
 if TYPE_CHECKING:
     from comity.federation.coordinator.parties import Parties
@@ -36,9 +36,7 @@ class SetUp:
 
     members: tuple[str, ...]
     holders: Mapping[str, tuple[str, ...]]  # by party, itself last: in the order of the points of its shares
-    recovery_seeds: Mapping[str, Mapping[str, bytes]]  # by party and sum, locked
-    roll: Mapping[str, bytes]
-    roll_shown: bool = False  # the first sum shows the parties the signatures of the roll
+    recovery_seeds: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)  # by party and sum, locked
     wrong: set[str] = field(default_factory=set)  # parties that gave a share that does not fit its secret
 
     @cached_property
@@ -55,33 +53,40 @@ class Sum:
     over: tuple[str, ...]
 
 
+def check_masked(party: str, value: Any, release: Release, consortium: Consortium) -> None:
+    """Refuse a masked contribution of another form than declared. `consortium` are the parties of the sum."""
+    fits = isinstance(value, np.ndarray) and value.shape == release.shape
+    if not fits or value.dtype.str != word_type(release, consortium):
+        raise Malformed(f"{party} sent a masked vector of another form than {release.name} declares", code="form")
+
+
 # The rounds of one sum, with the check of each reply beside its round.
-def open_sum(parties: Parties, sum_group: SumGroup, release: Release, index: int) -> Sum:  # noqa: C901
-    """Open one sum of a group, after its parties have contributed."""
+def open_sum(  # noqa: C901
+    parties: Parties, sum_group: SumGroup, release: Release, index: int, masked: Mapping[str, Masked]
+) -> Sum:
+    """Open one sum of a group. `masked` are what its parties contributed."""
     label, consortium, degree = f"{release.name}/{index}", sum_group.consortium, degree_of(sum_group.consortium)
-    set_up = _set_up(parties, sum_group)
+    set_up, survivors = prepare_sums(parties, sum_group), sorted(masked)
+    total = np.zeros(release.shape, word_type(release, consortium))
+    for words in masked.values():
+        total += words
+    if not consortium.dropouts:
+        if tuple(survivors) != set_up.members:
+            raise SiteLost(f"{label}: this sum is of all its parties, and not all have sent their part")
+        return _in_units(total, release, survivors)
     # If all parties hold shares of all, a threshold of replies suffices; otherwise each party needs its own holders.
-    need = degree.threshold if degree.degree == consortium.size - 1 else consortium.survivors
-    present = set(parties.alive)
-    asked = [party for party in set_up.members if party in present]
-    signatures = {} if set_up.roll_shown else set_up.roll
-    set_up.roll_shown = True
-    roll = {party: {"roll": _of_holders(set_up, party, signatures, degree.quorum)} for party in asked}
-    dtype = word_type(release, consortium)
-
-    def is_masked(party: str, values: Mapping[str, Any]) -> None:
-        if values["masked"].shape != release.shape or values["masked"].dtype.str != dtype:
-            raise Malformed(f"{party} sent a masked vector of another form than {label} declares", code="form")
-
-    masked = parties.ask("mask", each=roll, label=label, need=consortium.survivors, valid=is_masked)
-    survivors = sorted(masked)
+    need = degree.threshold if is_complete_graph(consortium) else consortium.survivors
+    # Where no member was lost, holders open without a list of survivors (proof.md, 4).
+    nobody_lost = is_complete_graph(consortium) and tuple(survivors) == set_up.members
     listed = digest_of(list(set_up.members), survivors)
 
     def consents(party: str, values: Mapping[str, Any]) -> None:
         _verify(parties, party, values["consent"], "survivors", label, listed)
 
-    signed = parties.ask("agree", survivors=survivors, to=survivors, label=label, need=need, valid=consents)
-    consent = {party: values["consent"] for party, values in signed.items()}
+    consent: dict[str, bytes] = {}
+    if not nobody_lost:
+        signed = parties.ask("agree", survivors=survivors, to=survivors, label=label, need=need, valid=consents)
+        consent = {party: values["consent"] for party, values in signed.items()}
     alive = set(survivors)
 
     def opens(party: str, values: Mapping[str, Any]) -> None:
@@ -89,7 +94,8 @@ def open_sum(parties: Parties, sum_group: SumGroup, release: Release, index: int
         if set(opening["self"]) != held & alive or set(opening["will"]) != held - alive:
             raise Malformed(f"{party} gave shares of other parties than those whose shares it holds", code="form")
 
-    each = {party: {"consents": _of_holders(set_up, party, consent, degree.quorum)} for party in consent}
+    asked = [party for party in survivors if nobody_lost or party in consent]
+    each = {party: {"consents": _of_holders(set_up, party, consent, degree.quorum)} for party in asked}
     opened = parties.ask("unmask", each=each, label=label, need=need, valid=opens)
 
     def rebuilt(kind: str, party: str) -> bytes:
@@ -111,16 +117,17 @@ def open_sum(parties: Parties, sum_group: SumGroup, release: Release, index: int
                 parties.lose(giver, f"gave a wrong share in sum.unmask[{label}]")
         return secret
 
-    total = np.zeros(release.shape, dtype)
-    for values in masked.values():
-        total += values["masked"]
     for party in survivors:
         masks.subtract(total, rebuilt("self", party))
     for lost in set_up.members:
         if lost not in alive:
             seeds = _unlock_pair_seeds(parties, set_up, label, lost, rebuilt("will", lost))
             _remove_pair_masks(total, seeds, alive)
-    return Sum(to_units(total) >> np.int64(64 - release.ring), tuple(survivors))
+    return _in_units(total, release, survivors)
+
+
+def _in_units(total: Any, release: Release, over: Sequence[str]) -> Sum:
+    return Sum(to_units(total) >> np.int64(64 - release.ring), tuple(over))
 
 
 def _remove_pair_masks(total: Any, seeds: Mapping[str, Mapping[str, bytes]], alive: Collection[str]) -> None:
@@ -159,7 +166,8 @@ def _verify(parties: Parties, party: str, signature: bytes, *what: Any) -> None:
 # The set-up, once per run and group, for all of its sums.
 
 
-def _set_up(parties: Parties, sum_group: SumGroup) -> SetUp:
+def prepare_sums(parties: Parties, sum_group: SumGroup) -> SetUp:
+    """The set-up of a group, made before its first party contributes."""
     if sum_group.place not in parties.set_ups:
         parties.set_ups[sum_group.place] = _make_set_up(parties, sum_group)
     return parties.set_ups[sum_group.place]
@@ -167,20 +175,14 @@ def _set_up(parties: Parties, sum_group: SumGroup) -> SetUp:
 
 def _make_set_up(parties: Parties, sum_group: SumGroup) -> SetUp:
     consortium, label = sum_group.consortium, sum_group.place
-    least, sums = consortium.survivors, set(sum_group.sums)
-
-    def advertises(party: str, values: Mapping[str, Any]) -> None:
-        chosen = values["holders"]
-        if len(chosen) != degree_of(consortium).degree or party in chosen or not all(map(consortium.knows, chosen)):
-            raise Malformed(f"{party} picked share holders that it may not pick", code="form")
-
-    advertised = parties.ask("advertise", to=consortium.parties, label=label, need=least, valid=advertises)
-    holders = {party: (*values["holders"], party) for party, values in advertised.items()}
+    least = consortium.survivors
+    holders = _pick_holders(parties, sum_group)
     signed = parties.run_keys
     keys = {p: {"keys": {h: signed[h] for h in holders[p] if h in holders and h != p}} for p in holders}
     dealt = parties.ask("deal", each=keys, label=label, need=least)
-    dealt_to = _inverse({party: holders[party] for party in dealt})
-    dealers = {party: {"dealers": [dealer for dealer in dealt_to[party] if dealer != party]} for party in dealt}
+    dealt_to = _inverse({party: _receivers(consortium, party, holders[party]) for party in dealt})
+    dealers = {party: {"dealers": [dealer for dealer in dealt_to.get(party, ()) if dealer != party]} for party in dealt}
+    sums = set(sum_group.sums) if consortium.dropouts else set()
 
     def meets(party: str, values: Mapping[str, Any]) -> None:
         if set(values["wills"]) != sums or not set(values["unserved"]) <= set(dealers[party]["dealers"]):
@@ -188,18 +190,49 @@ def _make_set_up(parties: Parties, sum_group: SumGroup) -> SetUp:
 
     met = parties.ask("meet", each=dealers, label=label, need=least, valid=meets)
     members = _members({party: values["unserved"] for party, values in met.items()}, consortium)
+    if not consortium.dropouts:
+        return SetUp(members=tuple(members), holders=holders)
     listed = digest_of(members)
 
     def enlists(party: str, values: Mapping[str, Any]) -> None:
         _verify(parties, party, values["enlisted"], "members", str(label), listed)
 
     enlisted = parties.ask("enlist", members=members, to=members, label=label, need=least, valid=enlists)
-    return SetUp(
-        members=tuple(members),
-        holders=holders,
-        recovery_seeds={party: met[party]["wills"] for party in members},
-        roll={party: values["enlisted"] for party, values in enlisted.items()},
+    roll, quorum = {party: values["enlisted"] for party, values in enlisted.items()}, degree_of(consortium).quorum
+    found = SetUp(
+        members=tuple(members), holders=holders, recovery_seeds={party: met[party]["wills"] for party in members}
     )
+    parties.ask(
+        "seat",
+        each={party: {"roll": _of_holders(found, party, roll, quorum)} for party in roll},
+        label=label,
+        need=least,
+    )
+    return found
+
+
+def _pick_holders(parties: Parties, sum_group: SumGroup) -> dict[str, tuple[str, ...]]:
+    """The share holders of each party, itself last."""
+    consortium = sum_group.consortium
+    alive = set(parties.alive)
+    if is_complete_graph(consortium):
+        named = consortium.parties
+        return {one: (*(other for other in named if other != one), one) for one in named if one in alive}
+
+    def advertises(party: str, values: Mapping[str, Any]) -> None:
+        chosen = values["holders"]
+        if len(chosen) != degree_of(consortium).degree or party in chosen or not all(map(consortium.knows, chosen)):
+            raise Malformed(f"{party} picked share holders that it may not pick", code="form")
+
+    advertised = parties.ask(
+        "advertise", to=consortium.parties, label=sum_group.place, need=consortium.survivors, valid=advertises
+    )
+    return {party: (*values["holders"], party) for party, values in advertised.items()}
+
+
+def _receivers(consortium: Consortium, party: str, holders: Sequence[str]) -> Sequence[str]:
+    """The parties to which a party deals: its holders or, where there are no shares, those that get a pair seed."""
+    return holders if consortium.dropouts else seeded_by(consortium, party, holders[:-1])
 
 
 def _inverse(holders: Mapping[str, Sequence[str]]) -> dict[str, dict[str, None]]:

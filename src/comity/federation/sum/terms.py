@@ -20,12 +20,15 @@ def degree_of(consortium: Consortium) -> Degree:
     return choose_degree(consortium.size, consortium.colluders, consortium.dropouts)
 
 
+def is_complete_graph(consortium: Consortium) -> bool:
+    """Whether all parties hold shares of all."""
+    return degree_of(consortium).degree == consortium.size - 1
+
+
 def seeded_by(consortium: Consortium, party: str, holders: Sequence[str]) -> tuple[str, ...]:
     """The holders to which a party deals a pair seed: all of them. If all parties hold shares of all, only one party of
     each pair deals it."""
-    return (
-        tuple(holders) if degree_of(consortium).degree < consortium.size - 1 else tuple(h for h in holders if party < h)
-    )
+    return tuple(holder for holder in holders if party < holder) if is_complete_graph(consortium) else tuple(holders)
 
 
 def word_type(release: Release, consortium: Consortium) -> str:

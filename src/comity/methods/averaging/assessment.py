@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from comity.data import Records
 from comity.federation.evaluation.assessment import Baseline, Figure, auc, log_loss
 from comity.methods.averaging.objectives import Objective
 from comity.methods.averaging.second_moments import Whitening
+from comity.special import softmax
 
 Floats = NDArray[np.float64]
 

@@ -68,8 +68,7 @@ from comity.methods.averaging.objectives import (
     penalty_for,
     penalty_for_numbers,
 )
-from comity.methods.averaging.published.constants import PAPER
-from comity.methods.averaging.published.method import MaxRecords, PublishedAveraging
+from comity.methods.averaging.published.constants import PAPER, MaxRecords
 from comity.methods.averaging.published.noise import Kind as NoiseKind
 from comity.methods.averaging.regression import Moments, fit_regression, moments_are_better
 from comity.methods.averaging.second_moments import (
@@ -102,6 +101,7 @@ if TYPE_CHECKING:
     from comity.data import LocalRecords
     from comity.learn.classifiers import LinearClassifier
     from comity.learn.regressor import LinearRegressor
+    from comity.methods.averaging.published.method import PublishedAveraging
 
 Floats = NDArray[np.float64]
 Solver = Literal["auto", "gradient", "average", "moments"]
@@ -254,6 +254,9 @@ class Averaging(Method):
         return method._published(width=width, classes=classes, encoding=encoding)
 
     def _published(self, **rows: Any) -> PublishedAveraging:
+        # Plans of the default variant need none of the published protocol's cryptography.
+        from comity.methods.averaging.published.method import PublishedAveraging
+
         return PublishedAveraging(
             l2=self.paper["l2"].value if self.l2 == "auto" else self.l2,
             noise=self.noise,

@@ -20,7 +20,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from comity.compiled import compiled
 from comity.data.exact_sums import round_factor
@@ -30,6 +29,7 @@ from comity.errors import StudyError
 from comity.learn.fits import Fit, Huber, SmoothedHinge, contrasts, fit_logistic, fit_one_margin, fit_softmax, one_hot
 from comity.learn.norm_bound import minimiser_radius
 from comity.methods.averaging.published.noise import gradient_diameter
+from comity.special import expit
 
 Floats = NDArray[np.float64]
 Kind = Literal["logistic", "softmax", "svm", "linear"]

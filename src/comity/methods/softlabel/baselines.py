@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from comity.data import Records
 from comity.data.records import stack_records
 from comity.federation.evaluation.assessment import Baseline, auc, log_loss
 from comity.learn.fits import fit_logistic
 from comity.learn.local_models import linear_weights
+from comity.special import expit
 
 if TYPE_CHECKING:
     from comity.learn.classifiers import LinearClassifier

@@ -13,8 +13,6 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
-from scipy.special import softmax as normalise
 
 from comity.entropy import Stream
 from comity.errors import StudyError
@@ -32,6 +30,8 @@ from comity.methods.softlabel.self_training import (
     softmax_from_moments,
 )
 from comity.methods.softlabel.statistic import RecordTotal, prior_squares, shrink, shrink_towards_frequencies
+from comity.special import expit, logit
+from comity.special import softmax as normalise
 
 Floats = NDArray[np.float64]
 

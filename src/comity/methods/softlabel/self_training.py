@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax as normalise
 
 from comity.entropy import Stream
 from comity.errors import DataError
 from comity.learn.fits import contrasts
+from comity.special import softmax as normalise
 
 Floats = NDArray[np.float64]
 

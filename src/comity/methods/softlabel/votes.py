@@ -17,7 +17,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax as normalise
 
 from comity.errors import DataError
 from comity.federation.declare.bounds import Ball, Simplex
@@ -33,6 +32,7 @@ from comity.methods.softlabel.statistic import (
     prior_squares,
     shrink,
 )
+from comity.special import softmax as normalise
 
 Floats = NDArray[np.float64]
 

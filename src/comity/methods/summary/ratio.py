@@ -8,11 +8,11 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from comity.data.row_products import clip_received, rough_unit_products, row_sums
 from comity.errors import StudyError
 from comity.learn.record_sum import in_unit_ball
+from comity.special import ndtr
 
 # The spectrum: the directions in which the owners' records vary, with eigenvalues corrected for the noise.
 #

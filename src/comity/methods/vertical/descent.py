@@ -23,12 +23,12 @@ from math import sqrt
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from comity.learn.quadratic import solve, spectral_norm
 from comity.methods.vertical.design import PLACES
 from comity.methods.vertical.moments import MomentEntries, classifier_ridge, shrink_to_constant
 from comity.methods.vertical.rounds import REACH, Rounds, Whitening, constant_units, emphasise_score
+from comity.special import expit
 
 Floats = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import isinf
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from comity.errors import StudyError
 from comity.federation.agreement import Agreement
@@ -21,10 +21,12 @@ from comity.privacy.ledger import Ledger, SharedFile, currency_for
 from comity.privacy.ledger.balance import Balance
 from comity.privacy.loss import LOSSES, Approx, Pure, float_above, format_up, loss_of
 from comity.privacy.parallel import Parts
-from comity.study.local.consortium import OpenLedger
 from comity.study.results.released import safe_name
 from comity.study.results.result import Account
 from comity.study.study import Study
+
+if TYPE_CHECKING:
+    from comity.study.local.consortium import OpenLedger
 
 
 def usual_grant(study: Study) -> Pure | Approx:

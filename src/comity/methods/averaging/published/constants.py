@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
+
+from annotated_types import Interval
 
 from comity.methods.constants import Constant
+
+MaxRecords = Annotated[int, Interval(ge=1, le=1 << 40)]
 
 PAPER: Final[Mapping[str, Constant]] = {
     "noise": Constant(

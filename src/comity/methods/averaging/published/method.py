@@ -21,7 +21,6 @@ from math import sqrt
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
-from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.crypto.paillier.cryptosystem import SIZES, PrivateKey, PublicKey
@@ -43,6 +42,7 @@ from comity.federation.protocol import Protocol, step
 from comity.learn.fits import fit_logistic
 from comity.learn.norm_bound import vector_radius
 from comity.methods.averaging.published import selection
+from comity.methods.averaging.published.constants import MaxRecords
 from comity.methods.averaging.published.noise import TOLERANCE, Kind, PublishedNoise, literal_claim, pure_epsilon
 from comity.methods.averaging.published.shares import PublishedShares, Share, Terms, Words, average_shares
 from comity.privacy.loss import Pure
@@ -51,8 +51,6 @@ from comity.privacy.unit import Neighbours, Unit
 if TYPE_CHECKING:
     from comity.artefacts.artefact import Artefact
     from comity.learn.classifiers import LinearClassifier
-
-MaxRecords = Annotated[int, Interval(ge=1, le=1 << 40)]
 
 MAX_PARTIES = 1000
 CURATOR = "curator"
