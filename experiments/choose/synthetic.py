@@ -135,6 +135,8 @@ def _measure(constant: str) -> Callable[[object], Utilities]:
 
 
 def choices() -> Iterator[Choice]:
-    yield Choice("MEASURED_BINS", (8, 10, 12), _measure("MEASURED_BINS"), edges.MEASURED_BINS)
+    yield Choice("MEASURED_BINS", (8, 9, 10), _measure("MEASURED_BINS"), edges.MEASURED_BINS)
+    yield Choice("ROUNDNESS", (0.0, 0.1, 0.15, 0.2), _measure("ROUNDNESS"), edges.ROUNDNESS)
+    yield Choice("NARROW", (64, 128), _measure("NARROW"), edges.NARROW)
     shares = tuple(type(edges.MEASURING_SHARE)(one) for one in ("0.05", "0.1", "0.2"))
     yield Choice("MEASURING_SHARE", shares, _measure("MEASURING_SHARE"), edges.MEASURING_SHARE)

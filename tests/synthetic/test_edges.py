@@ -19,7 +19,7 @@ from comity.errors import DataError, StudyError
 from comity.methods.synthetic import Synthetic, synthesis
 from comity.methods.synthetic.artefact import NoisyCounts
 from comity.methods.synthetic.counts import Counting
-from comity.methods.synthetic.edges import MEASURED_BINS, Measuring, estimate_inside
+from comity.methods.synthetic.edges import MEASURED_BINS, Measuring, choose_edges, estimate_inside
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Pure
 from tests.support.audits import SURE, draw_views
@@ -99,9 +99,9 @@ def test_the_form_and_the_sensitivity_of_the_second_sum_do_not_depend_on_the_fir
 
 def test_a_record_moves_each_narrow_table_by_one() -> None:
     found = measuring()
-    assert found.names == ("income", "balance", "hours", "years")
+    assert found.names == ("income", "balance", "hours", "years", "grade")
     each = found.count(found.narrow.locate(make_frame(60)).astype(np.float64)[:, None, :])
-    assert (each.sum(1) == 4).all() and each.max() == 1
+    assert (each.sum(1) == 5).all() and each.max() == 1
     assert set(found.layout.weights) == {1}
 
 
@@ -127,6 +127,36 @@ def test_cells_hold_about_equally_many_records_and_heaps_are_cells() -> None:
     shares = np.bincount(np.searchsorted(edges["income"], frame["income"], side="right")) / len(frame)
     assert 0.29 < shares[0] < 0.32 and (shares[1:] < 0.16).all() and (shares[1:] > 0.02).all()
     assert all(len(cuts) == MEASURED_BINS - 1 for cuts in edges.values())
+
+
+def test_edges_are_round_figures_where_that_costs_little() -> None:
+    schema = Schema((Numeric("income", 0, 1_000_000), Numeric("weight", 0, 2_000_000)), CLASSES)
+    chance, found = np.random.default_rng(3), Measuring(schema, 8, 9)
+    frame = pd.DataFrame({"income": np.exp(chance.normal(9, 1.5, 20_000)).clip(0, 10**6)})
+    frame = frame.assign(weight=chance.normal(10**6, 2e5, 20_000).clip(0, 2e6), ill="no")
+    opened = found.count(found.narrow.locate(frame).astype(np.float64))
+    edges = found.measured_edges(opened)
+    assert {1000.0, 5000.0, 10_000.0, 100_000.0} <= set(edges["income"]) and 10**6 in edges["weight"]
+    # Empty cells between cheap figures tell nothing.
+    shares = np.bincount(np.searchsorted(edges["income"], frame["income"], side="right"), minlength=9) / len(frame)
+    assert (shares > 0.01).all() and (shares < 0.25).all()
+
+
+def test_an_edge_that_a_rule_makes_is_not_chosen_again() -> None:
+    counts, prices = np.ones(12), np.zeros(11)
+    assert choose_edges(counts, prices, 3) == [3, 7]
+    prices[[3, 7]] = np.inf
+    assert not {3, 7} & set(choose_edges(counts, prices, 3))
+    assert choose_edges(np.zeros(12), np.zeros(11), 3) == [3, 7]
+
+
+def test_whole_values_lie_alone_in_narrow_cells_also_where_the_schema_does_not_call_them_whole() -> None:
+    schema = Schema((Numeric("hours", 1, 99), Numeric("years", 1, 16), Numeric("people", 0, 200)), CLASSES)
+    found = Measuring(schema, 8, 9)
+    for name in found.names:
+        cuts, column = set(found._inner(name)), cast(Any, schema[name])
+        whole = {float(value) for value in range(int(column.low) + 1, int(column.high))}
+        assert whole <= cuts
 
 
 def test_values_are_drawn_inside_their_cells_by_the_narrow_counts() -> None:
@@ -182,14 +212,14 @@ def column_distance(result: Any) -> float:
 def test_a_long_tail_comes_out_as_it_went_in(delta: float, tmp_path: Path) -> None:
     result = simulate(delta=delta)
     assert column_distance(result) < 0.05
-    assert any("10% of the loss" in note and "4 numbers" in note for note in result.plan.notes)
+    assert any("10% of the loss" in note and "5 numbers" in note for note in result.plan.notes)
     counts = result.presented.counts
     assert counts.schema == BARE and counts.measured is not None
     counts.save(tmp_path)
     again = NoisyCounts.load(tmp_path)
     assert again.digest == counts.digest and again.frame(50).equals(counts.frame(50))
     page = (tmp_path / "counts.json").read_text("utf-8")
-    (tmp_path / "counts.json").write_text(page.replace('"cells": 10', '"cells": 9'), "utf-8")
+    (tmp_path / "counts.json").write_text(page.replace('"cells": 9', '"cells": 8'), "utf-8")
     with pytest.raises(DataError, match="edges"):
         NoisyCounts.load(tmp_path)
 

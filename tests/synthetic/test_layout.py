@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from math import isclose, sqrt
+from math import comb, isclose, sqrt
 from typing import Any, cast
 
 import numpy as np
@@ -12,9 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from comity.data import Categorical, Numeric, Schema
+from comity.entropy import Stream
 from comity.errors import DataError, StudyError
 from comity.federation.declare.bounds import Counts
-from comity.methods.synthetic.counts import BINS, LAPLACE, MAX_COLUMNS, MAX_COUNTS, Layout, fit_counting
+from comity.methods.synthetic import Synthetic, synthesis
+from comity.methods.synthetic.artefact import NoisyCounts
+from comity.methods.synthetic.consistency import make_consistent
+from comity.methods.synthetic.counts import (
+    BINS,
+    LAPLACE,
+    MAX_COLUMNS,
+    MAX_COUNTS,
+    PAIRED_COLUMNS,
+    Layout,
+    find_reach,
+    fit_counting,
+)
 from comity.privacy.loss import GDP
 
 from .consortia import CLASSES, NUMBER, build_synthetic, make_consortium, make_frame, make_schema
@@ -27,6 +40,8 @@ LAYOUTS = [
     Layout((2, 3, 2), 2, {1: 0}),
     Layout((3, 2), None, {1: 0}, sparse=True),
     Layout((3,), 0, sparse=True),
+    Layout((2, 2, 2, 2, 2), 4, reach=1),
+    Layout((2, 3, 2, 2), None, {1: 0}, reach=1),
     Layout((3,)),
 ]
 
@@ -127,8 +142,8 @@ def test_very_many_columns_get_fewer_cells_and_the_plan_says_so() -> None:
 
 
 def test_more_than_can_be_counted_is_refused_with_the_column_that_is_too_large() -> None:
-    with pytest.raises(StudyError, match=f"at most {MAX_COLUMNS} columns, found 70"):
-        build_synthetic(schema=wide(70))
+    with pytest.raises(StudyError, match=f"at most {MAX_COLUMNS} columns, found {MAX_COLUMNS + 1}"):
+        build_synthetic(schema=wide(MAX_COLUMNS + 1))
     with pytest.raises(StudyError, match="at most 131,072 counts") as refused:
         build_synthetic(schema=wide(64, bins=16))
     assert "group categories" in str(refused.value)
@@ -136,3 +151,66 @@ def test_more_than_can_be_counted_is_refused_with_the_column_that_is_too_large()
     with pytest.raises(StudyError, match="'code' with 40000 cells") as refused:
         build_synthetic(schema=Schema((many, Numeric("x", 0.0, 1.0)), CLASSES))
     assert refused.value.key == "columns.code"
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_of_very_many_columns_as_many_pairs_are_counted_as_fit(labelled: bool) -> None:
+    assert find_reach(PAIRED_COLUMNS, labelled) is None
+    for columns in (PAIRED_COLUMNS + 1, 66, 100, 151, MAX_COLUMNS):
+        target, reach = columns - 1 if labelled else None, find_reach(columns, labelled)
+        assert reach is not None and reach >= 9
+        pairs = Layout((2,) * columns, target, reach=reach).pairs
+        more = Layout((2,) * columns, target, reach=reach + 1).pairs
+        assert len(pairs) <= comb(PAIRED_COLUMNS, 2) < len(more)
+        assert {k for pair in pairs for k in pair} == set(range(columns))
+
+
+def test_which_pairs_are_counted_follows_from_the_schema_alone_and_the_plan_says_so() -> None:
+    names = [f"x{k}" for k in range(69)]
+    first = Numeric("x0", 0.0, 1.0)
+    led = Schema(
+        (first, *(Numeric(name, 0.0, 1.0, follows="x0" if name == "x5" else None) for name in names[1:])), CLASSES
+    )
+    built = build_synthetic(schema=led, rows=1_000_000)
+    layout = built.counting(make_consortium()).layout
+    assert layout.reach == find_reach(69, True) and (0, 5) in layout.pairs
+    # x5 follows x0, so x6 is the fifth column after it that leads.
+    assert layout.reach is not None
+    far = 1 + layout.reach
+    assert (0, far) in layout.pairs and (0, far + 1) not in layout.pairs
+    assert all((k, 69) in layout.pairs for k in range(69) if k != 5)
+    assert layout.uncounted == comb(69, 2) + 1 - len(layout.pairs)
+    assert any(
+        f"{layout.uncounted:,} pairs of columns are not counted" in note for note in built.notes(make_consortium())
+    )
+    assert not any("not counted" in note for note in build_synthetic(schema=wide(64)).notes(make_consortium()))
+
+
+def test_columns_of_different_owners_have_all_their_pairs_or_are_refused() -> None:
+    names = [f"x{k}" for k in range(69)]
+    held = {"north": tuple(names[:30]), "south": (*names[30:], "ill")}
+    with pytest.raises(StudyError, match=f"at most {PAIRED_COLUMNS} columns, found 70"):
+        Synthetic(wide(70), columns=held).protocol()
+
+
+def test_columns_that_were_not_counted_together_have_no_relation_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthesis, "max_steps", lambda layout: 300)
+    chance, layout, width = np.random.default_rng(0), Layout((5,) * 24, reach=2), 40.0
+    shared = chance.normal(size=(20_000, 6)).repeat(4, axis=1)
+    codes = np.clip(np.round(shared + 0.5 * chance.normal(size=shared.shape) + 2), 0, 4).astype(int)
+    opened = layout.count(codes) + width * chance.normal(size=layout.counts)
+    consistent = make_consistent(layout, layout.tables(opened), layout.deviations(width))
+    rows = synthesis.sample_mixture(
+        synthesis.fit_two_passes(layout, consistent, Stream.public("fit")), 5000, Stream.public("rows")
+    )
+    found = np.asarray(np.corrcoef(rows.T))
+    apart = [abs(found[i, j]) for i in range(24) for j in range(i) if i // 4 != j // 4 and (j, i) not in layout.pairs]
+    assert np.mean(apart) < 0.03
+    assert np.mean([found[k, k + 1] for k in range(0, 24, 4)]) > 0.5
+
+
+def test_rows_of_very_many_columns_can_not_be_redrawn_by_another_target() -> None:
+    counting = fit_counting(wide(66, bins=2))
+    counts = NoisyCounts(counting, "mixture", np.ones(counting.layout.counts), 1.0, None, 1)
+    with pytest.raises(DataError, match="know the pairs of ill"):
+        counts.frame(50, "x3")

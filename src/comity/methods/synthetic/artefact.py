@@ -131,8 +131,14 @@ class NoisyCounts:
     def _synthesis_for(self, target: str) -> Synthesis:
         layout, names = self.counting.layout, self.counting.cells.names
         place = names.index(target) if target in names else -1
-        if place not in layout.leading or (layout.sparse and place != layout.target):
-            known = [names[k] for k in layout.leading if not layout.sparse or k == layout.target]
+        partly = layout.sparse or layout.reach is not None
+        if place not in layout.leading or (partly and place != layout.target):
+            known = [names[k] for k in layout.leading if not partly or k == layout.target]
+            if not known:
+                raise DataError(
+                    f"{target!r} can't be the target of these counts, which know no column together with all others",
+                    key=target,
+                )
             raise DataError(
                 f"{target!r} can't be the target of these counts, which know the pairs of {', '.join(known)}; choose "
                 "one of those",

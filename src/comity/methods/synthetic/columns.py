@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,15 @@ from comity.federation.protocol import step
 from comity.methods.by_columns import AlignmentMethod, MaxRows, ProductMethod
 from comity.methods.by_columns.products import ProductsWithOwnSums
 from comity.methods.by_columns.protocol import ByColumns
-from comity.methods.synthetic.counts import BUCKETS, Block, Counting, Layout, check_cells, table_ranges
+from comity.methods.synthetic.counts import (
+    BUCKETS,
+    PAIRED_COLUMNS,
+    Block,
+    Counting,
+    Layout,
+    check_cells,
+    table_ranges,
+)
 from comity.methods.synthetic.method import CountsProtocol
 from comity.privacy.unit import Neighbours
 
@@ -247,6 +255,9 @@ class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
     Sensitivity  √2·√Σ w_b² in L2 and 2·Σ w_b in L1 (pure) for blocks of weight w_b, plus the carry of the products with
                  rlwe (`sensitivity`, columns_proof.md).
     """
+
+    # Products are computed of all pairs, counted or not.
+    max_columns: ClassVar[int] = PAIRED_COLUMNS
 
     columns: Mapping[str, tuple[str, ...]]
     products: ProductMethod

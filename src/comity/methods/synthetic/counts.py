@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from functools import cached_property
-from math import fsum, pi, prod, sqrt
+from math import comb, fsum, pi, prod, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,6 +86,9 @@ class Layout:
     follows: Mapping[int, int] = field(default_factory=dict)
     sparse: bool = False
     """Whether only pairs with the label are counted, because noise would cover the others."""
+    reach: int | None = None
+    """How many places two leading columns may lie apart whose pair is counted; None for all pairs. Pairs with the label
+    are counted in any case."""
     emphasis: BlockWeights = GAUSSIAN
     impossible: tuple[CellRule, ...] = ()
     """What no record can be, by the schema. It changes no count and no weight."""
@@ -128,12 +131,23 @@ class Layout:
 
     @cached_property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        leading = self.leading
-        both = [(i, j) for place, i in enumerate(leading) for j in leading[place + 1 :]]
+        both = self._pairs_of_leading
         if self.sparse:
             both = [pair for pair in both if self.target in pair]
+        elif self.reach is not None:
+            place = {k: at for at, k in enumerate(self.leading)}
+            both = [(i, j) for i, j in both if self.target in (i, j) or place[j] - place[i] <= self.reach]
         tied = [(min(k, of), max(k, of)) for k, of in self.follows.items()]
         return (*both, *sorted(tied))
+
+    @property
+    def _pairs_of_leading(self) -> list[tuple[int, int]]:
+        return [(i, j) for place, i in enumerate(self.leading) for j in self.leading[place + 1 :]]
+
+    @property
+    def uncounted(self) -> int:
+        """The number of pairs of leading columns that no table counts."""
+        return len(self._pairs_of_leading) + len(self.follows) - len(self.pairs)
 
     @property
     def keys(self) -> tuple[tuple[int, ...], ...]:
@@ -200,8 +214,24 @@ BINS = (8, 6, 5, 4, 3, 2)
 # Cells of a numeric target, as in the published method.
 BUCKETS = 10
 # The most columns and counts of a release: a limit of size.
-MAX_COLUMNS = 64
+MAX_COLUMNS = 200
 MAX_COUNTS = 1 << 17
+# All pairs of so many columns are counted. Of more, as many pairs, those with the target and of near columns: a limit
+# of size.
+PAIRED_COLUMNS = 64
+
+
+def find_reach(columns: int, labelled: bool) -> int | None:
+    """How many places apart the columns may lie whose pairs are counted; None for all. `columns` are the leading ones,
+    with the label if there is one."""
+    if columns <= PAIRED_COLUMNS:
+        return None
+    others, left = columns - labelled, comb(PAIRED_COLUMNS, 2) - labelled * (columns - 1)
+    reach = 0
+    while left >= others - (reach + 1):
+        reach += 1
+        left -= others - reach
+    return reach
 
 
 @dataclass(frozen=True)
@@ -239,21 +269,25 @@ class Counting:
         }
         target = None if self.schema.target is None else len(cells.names) - 1
         weights = LAPLACE if self.pure else GAUSSIAN
-        return Layout(cells.sizes, target, follows, self.sparse, weights, cells.impossible)
+        reach = find_reach(len(cells.names) - len(follows), target is not None)
+        return Layout(cells.sizes, target, follows, self.sparse, reach, weights, cells.impossible)
 
     @property
     def sparser(self) -> Counting:
         return replace(self, sparse=True)
 
 
-def fit_counting(schema: Schema, *, bins: int | None = None, pure: bool = False) -> Counting:
-    """All pairs of columns, with as many cells as keep the number of counts within the limit. Numbers without declared
-    bins get fewer if necessary. With `bins` given, exactly those are used or the schema is refused."""
+def fit_counting(
+    schema: Schema, *, bins: int | None = None, pure: bool = False, max_columns: int = MAX_COLUMNS
+) -> Counting:
+    """All pairs of columns, or of very many columns those of `find_reach`, with as many cells as keep the number of
+    counts within the limit. Numbers without declared bins get fewer if necessary. With `bins` given, exactly those are
+    used or the schema is refused."""
     found = Counting(replace(schema, identifier=None), BINS[0] if bins is None else bins, pure=pure)
     columns = len(found.cells.names)
-    if columns > MAX_COLUMNS:
+    if columns > max_columns:
         raise StudyError(
-            f"synthetic counts pairs of at most {MAX_COLUMNS} columns, found {columns}; leave some out of the schema",
+            f"synthetic counts pairs of at most {max_columns} columns, found {columns}; leave some out of the schema",
             key="columns",
         )
     for tried in BINS if bins is None else (bins,):

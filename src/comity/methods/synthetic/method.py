@@ -38,6 +38,7 @@ from comity.methods.method import Method, Only, Setting
 from comity.methods.synthetic.counts import (
     BINS,
     FIRST_SHARE,
+    MAX_COLUMNS,
     MAX_COUNTS,
     MAX_LABEL_ERROR,
     MAX_PAIR_NOISE,
@@ -307,6 +308,7 @@ class CountsProtocol(Protocol):
     """
 
     name: ClassVar[str] = "synthetic"
+    max_columns: ClassVar[int] = MAX_COLUMNS
 
     schema: Schema
     model: Model
@@ -330,11 +332,11 @@ class CountsProtocol(Protocol):
 
     @cached_property
     def _gaussian(self) -> Counting:
-        return fit_counting(self.schema, bins=self.bins)
+        return fit_counting(self.schema, bins=self.bins, max_columns=self.max_columns)
 
     @cached_property
     def _laplace(self) -> Counting:
-        return fit_counting(self.schema, bins=self.bins, pure=True)
+        return fit_counting(self.schema, bins=self.bins, pure=True, max_columns=self.max_columns)
 
     @property
     def cells(self) -> Counting:
@@ -465,6 +467,13 @@ class CountsProtocol(Protocol):
             found.append(
                 f"model: {self.choose_model(consortium)}, because the noise of a pair of columns is {noise:.3g} of the "
                 f"records, {than} {MAX_PAIR_NOISE}"
+            )
+        if layout.reach is not None and not layout.sparse:
+            labelled = "those with the target, " if layout.target is not None else ""
+            found.append(
+                f"{layout.uncounted:,} pairs of columns are not counted, because there are so many: only {labelled}"
+                f"those of columns at most {layout.reach} places apart. The rows know other pairs only "
+                "as far as these imply them: put related columns next to each other in the schema, or leave some out"
             )
         if layout.sparse and layout.target is None:
             found.append(

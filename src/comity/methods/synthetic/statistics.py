@@ -47,8 +47,8 @@ class Tables:
             names = self.counts.counting.cells.names
             raise DataError(
                 f"{names[one]!r} and {names[other]!r} were not counted together in this release; choose columns that "
-                "were (with naive-bayes only pairs with the target are, and a column that follows another only with "
-                "that one)",
+                "were (with naive-bayes only pairs with the target are, of very many columns also some others, and a "
+                "column that follows another only with that one)",
                 key=names[other],
             )
         return np.asarray(self.by_key[key] if one < other else self.by_key[key].T)
