@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from experiments.papers.all_papers import Chapter
 
 TITLE = "The five papers, computed again"
+ROUNDING = 1e-12  # of a figure: what adding equal figures in floating point leaves of their spread
 HEADS = ("case", "paper", "as published, here", "our default", "constant", "no privacy", "note")
 _STYLE = """
 body{font:16px/1.5 sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#222}
@@ -35,6 +36,8 @@ td,th{overflow-wrap:anywhere;padding:.2rem}table.overview{font-size:.75rem}}
 
 def write_markdown(path: Path, chapters: Sequence[Chapter], *, quick: bool) -> None:
     lines = [f"# {TITLE}", "", *_with_gaps(_introduction(quick))]
+    lines += [f"## {_GLANCE}", "", *_with_gaps(_GLANCE_INTRODUCTION)]
+    lines += [*_markdown_table(_GLANCE_HEADS, _glance(chapters)), ""]
     lines += ["## What agrees and what does not", "", _totals(chapters), ""]
     lines += _markdown_table(_OVERVIEW, _overview(chapters))
     for chapter in chapters:
@@ -53,6 +56,8 @@ def write_markdown(path: Path, chapters: Sequence[Chapter], *, quick: bool) -> N
 
 def write_html(path: Path, chapters: Sequence[Chapter], *, quick: bool) -> None:
     body = [f"<h1>{TITLE}</h1>", *(f"<p>{escape(one.replace('`', ''))}</p>" for one in _introduction(quick))]
+    body += [f"<h2>{_GLANCE}</h2>", *(f"<p>{escape(one)}</p>" for one in _GLANCE_INTRODUCTION)]
+    body += [_html_table(_GLANCE_HEADS, _glance(chapters), figures=range(2, 7))]
     body += ["<h2>What agrees and what does not</h2>", f"<p>{_totals(chapters)}</p>"]
     body += [_html_table(_OVERVIEW, _overview(chapters), name="overview")]
     for chapter in chapters:
@@ -73,6 +78,9 @@ def write_html(path: Path, chapters: Sequence[Chapter], *, quick: bool) -> None:
     )
 
 
+_GLANCE = "At a glance"
+_GLANCE_INTRODUCTION = ("One or two lines of each paper; all of them stand below, with what each figure is.",)
+_GLANCE_HEADS = ("paper", "line", *HEADS[1:6], "figures are")
 _OVERVIEW = ("method", "table or figure", "lines", "agrees", "reversed", "differs")
 _VERDICTS = ("the paper says", "verdict", "figures of this run", "why")
 _TOOK = ("method", "computation", "CPU seconds")
@@ -92,6 +100,18 @@ def _introduction(quick: bool) -> tuple[str, ...]:
     )
 
 
+def _glance(chapters: Iterable[Chapter]) -> list[tuple[str, ...]]:
+    """The headlines of each paper that this run computed."""
+    rows: list[tuple[str, ...]] = []
+    for chapter in chapters:
+        for headline in chapter.publication.headlines:
+            for exhibit in (one for one in chapter.exhibits if one.name == headline.exhibit):
+                for line in (one for one in exhibit.lines if one.case == headline.case):
+                    case, *figures, _ = _cells(line)
+                    rows.append((chapter.publication.method, f"{exhibit.name}: {case}", *figures, exhibit.unit))
+    return rows
+
+
 def _about(exhibit: Exhibit) -> list[str]:
     said = [f"{exhibit.unit[:1].upper()}{exhibit.unit[1:].rstrip('.')}. {exhibit.setting}"]
     return said + [f"Not to be had: {one}" for one in exhibit.missing]
@@ -107,7 +127,10 @@ def _measured(found: Measured | None) -> str:
     if found is None:
         return ""
     mean = _number(found.mean)
-    return mean if found.repeats == 1 else f"{mean} ± {found.spread:.2g} ({found.repeats})"
+    if found.repeats == 1:
+        return mean
+    spread = found.spread if found.spread > ROUNDING * abs(found.mean) else 0.0
+    return f"{mean} ± {spread:.2g} ({found.repeats})"
 
 
 def _number(value: float) -> str:

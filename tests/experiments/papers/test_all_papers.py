@@ -9,9 +9,10 @@ from typing import Literal
 import pytest
 
 from comity.errors import BadInput
-from experiments.papers.all_papers import Chapter, as_rows, as_verdicts, write_pages
+from experiments.papers.all_papers import Chapter, Computed, as_rows, as_verdicts, write_pages
 from experiments.papers.exhibit import Exhibit, Line, Measured, Trend, judge_between, judge_near, judge_order
-from experiments.papers.publications import PUBLICATIONS, Publication
+from experiments.papers.exhibit_page import write_markdown
+from experiments.papers.publications import PUBLICATIONS, Headline, Publication
 
 LINES = (
     Line(
@@ -45,7 +46,8 @@ def compute(*, quick: bool, out: Path) -> tuple[Exhibit, ...]:
 
 
 EXHIBITS = (compute,)
-HERE = Publication("averaging", "A. Author, <A Title>, 2010", __name__)
+HERE = Publication("averaging", "A. Author, <A Title>, 2010", __name__, (Headline("Table 2", "eps 1 | <b>"),))
+PAGE = Path(__file__).parents[3] / "docs/papers/papers.md"
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +101,32 @@ def test_pages_have_every_line_and_verdict_escaped(pages: tuple[Path, tuple[Chap
     assert "eps 1 | &lt;b&gt;" in html and "<b>" not in html and "<A Title>" not in html
     assert "eps 1 \\| <b>" in markdown
     assert not re.search(r"""(src|href)=["']?https?:|<script|@import""", html)
+
+
+def test_the_summary_has_each_headline_with_its_figures(pages: tuple[Path, tuple[Chapter, ...]]) -> None:
+    out, _ = pages
+    glance = (out / "papers.md").read_text("utf-8").split("## At a glance")[1].split("## ")[0]
+    row = "| averaging | Table 2: eps 1 \\| <b> | 0.212 (Table 2) | 0.25 ± 0.05 (2) | 0.16 | 0.24 | 0.15 |"
+    assert row in glance and "test error, lower is better" in glance
+
+
+@pytest.mark.parametrize("publication", PUBLICATIONS, ids=lambda one: one.method)
+def test_the_committed_page_has_a_headline_of_each_paper_with_figures_of_ours(publication: Publication) -> None:
+    glance = PAGE.read_text("utf-8").split("## At a glance")[1].split("## What agrees")[0]
+    assert publication.headlines
+    for headline in publication.headlines:
+        (row,) = [one for one in glance.splitlines() if f"| {headline.exhibit}: {headline.case} |" in one]
+        published, default = row.split(" | ")[3:5]
+        assert published and default, row
+
+
+def test_equal_figures_have_no_spread(tmp_path: Path) -> None:
+    figures = Measured.of([0.1 + 0.2, 0.3, 0.3])
+    assert figures.spread > 0
+    line = Line("eps 1", 0.2, "Table 2", published=figures)
+    shown = Exhibit("Table 1", "errors", "test error", "Here.", (line,), ())
+    write_markdown(tmp_path / "page.md", [Chapter(HERE, (Computed("one", (shown,), 0.0),))], quick=True)
+    assert "| 0.3 ± 0 (3) |" in (tmp_path / "page.md").read_text("utf-8")
 
 
 def test_documents_for_programs_have_every_line_and_verdict(pages: tuple[Path, tuple[Chapter, ...]]) -> None:
