@@ -9,7 +9,10 @@ zeros. The evaluator (B) returns, for its columns j,
 
 and keeps −⌊ρ_ij/Δ⌋. The encryptor takes ⌊(v_ij − ⟨s_i, h̃_j⟩)/Δ⌋. Both modulo 2^k, they add up to (Xᵀ Y)_ij, or to one
 unit beside it with the probability `Plan.carry_probability` (the errors make a carry); this unit belongs in the
-sensitivity of the opened value.
+sensitivity of the opened value. A plan may allow `beside` units instead of one.
+
+A message may leave out the `dropped` lowest bits of every ciphertext, rounded to nearest: what is left is a function of
+the ciphertext, so it tells no more, and its error is up to 2^(dropped − 1) larger (`Plan.packed`).
 
 Adversary: semi-honest; either party, colluding with all others in the study. Assumption: ring learning with errors at
 the listed parameters. The evaluator sees ciphertexts. The encryptor sees h_j, pseudorandom because of block 0, which is
@@ -69,6 +72,15 @@ class Plan:
     parameters: Parameters
     together: int = 0
     """Columns of all parties that are multiplied in the same stretch."""
+    dropped: int = 0
+    beside: int = 1
+    """How many units a pair of shares may be off."""
+    sum_b: int = 0
+    """A bound on Σ |y| over the rows of any column of the evaluator; 0 where only `largest_b` is known."""
+    most: int = 0
+    """A bound on the entries of the product; 0 where only that of its factors is known."""
+    blocks: int = 0
+    """Blocks of a stretch; 0 for as many as fit."""
 
     @classmethod
     def choose(
@@ -107,12 +119,52 @@ class Plan:
             )
         if max(self.largest_a, self.largest_b) > self.parameters.largest:
             raise Refused(f"integers up to {self.parameters.largest} were expected in these parameters")
-        require_bits((self.rows * self.largest_a * self.largest_b).bit_length() + 1, self.bits)
+        require_bits((self.most or self.rows * self.largest_a * self.largest_b).bit_length() + 1, self.bits)
         require_bits(self.bits, self.parameters.bits)
-        # With errors below Δ a pair of shares is never off by more than one unit.
-        worst = _worst_error(self.parameters, self.rows, self.largest_b)
-        if worst.bit_length() > self.shift:
-            raise Refused(f"errors up to {worst} could exceed one unit of shares of {self.bits} bits", code="headroom")
+        if self.dropped not in DROPPED:
+            raise Refused(f"a message leaves out {DROPPED} bits, found {self.dropped}", code="parameters")
+        # With errors below Δ a pair of shares is never off by more than one unit, with errors below m·Δ than m.
+        if self.largest_error >= self.beside << self.shift:
+            raise Refused(
+                f"errors up to {self.largest_error} could exceed {self.beside} units of shares of {self.bits} bits",
+                code="headroom",
+            )
+
+    @property
+    def largest_error(self) -> int:
+        """The largest error of an entry, in the words."""
+        summed = self.sum_b or self.rows * self.largest_b
+        return _worst_error(self.parameters, summed, 1, self.dropped)
+
+    @property
+    def off_by(self) -> int:
+        """The most units that a pair of shares is off."""
+        return -(-self.largest_error // (1 << self.shift))
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of one coefficient of a message."""
+        return 4 * (self.parameters.words - 1) + _low(self).itemsize
+
+    def packed(self, message: NDArray[np.int32]) -> NDArray[np.uint8]:
+        """A block of a message without its lowest bits, as bytes: a line per word of every column."""
+        low, rest = _low(self), message[1:].astype("<i4")
+        kept = np.empty(message[0].shape, low)
+        _round_low(message[0].reshape(-1), rest.reshape(len(rest), -1), 32 - 8 * low.itemsize, kept.reshape(-1))
+        return np.concatenate([kept.reshape(-1).view(np.uint8), rest.reshape(-1).view(np.uint8)])
+
+    def unpacked(self, raw: NDArray[np.uint8], columns: int) -> NDArray[np.int32]:
+        """A block of a message from its bytes."""
+        low = _low(self)
+        count = raw.size // self.packed_bytes
+        if raw.size != count * self.packed_bytes or count % columns:
+            raise Malformed(f"a block of {columns} columns was expected, found {raw.size} bytes", code="form")
+        out = np.empty((self.parameters.words, count), "<i4")
+        cut = count * low.itemsize
+        out[0] = np.ascontiguousarray(raw[:cut]).view(low)
+        out[0] <<= 32 - 8 * low.itemsize
+        out[1:] = np.ascontiguousarray(raw[cut:]).view("<i4").reshape(len(out) - 1, count)
+        return out.reshape(len(out), columns, -1)
 
     @property
     def shift(self) -> int:
@@ -126,6 +178,8 @@ class Plan:
     @property
     def stretch_blocks(self) -> int:
         """Blocks of a stretch."""
+        if self.blocks:
+            return self.blocks
         columns = max(self.together, self.columns_a + self.columns_b)
         return max(1, min(STRETCH_BLOCKS, STRETCH_ENTRIES // (columns * self.block_rows)))
 
@@ -151,9 +205,38 @@ class Plan:
         )
 
 
-def _worst_error(parameters: Parameters, rows: int, largest: int) -> int:
-    """The largest sum of all errors of one entry, in the words."""
-    return (LARGEST_ERROR * (rows * largest + 2 * parameters.degree)) << parameters.idle
+def _worst_error(parameters: Parameters, rows: int, largest: int, dropped: int = 0) -> int:
+    """The largest sum of all errors of one entry, in the words: of the message's with y and with u, of the reply's."""
+    of_message = LARGEST_ERROR + (1 << dropped >> 1)
+    return (of_message * (rows * largest + parameters.degree) + LARGEST_ERROR * parameters.degree) << parameters.idle
+
+
+DROPPED = (0, 8, 16)
+"""How many bits a message may leave out."""
+
+
+def _low(plan: Plan) -> np.dtype[Any]:
+    """What is sent of the lowest word: it has idle bits, which are zero, and the dropped ones."""
+    sent = 32 - plan.parameters.idle - plan.dropped
+    return np.dtype("i1" if sent <= 8 else "<i2" if sent <= 16 else "<i4")
+
+
+@compiled
+def _round_low(low: NDArray[np.int32], rest: NDArray[np.int32], drop: int, kept: NDArray[Any]) -> None:
+    """The lowest word rounded to a multiple of 2^drop, over 2^drop; a carry moves on into the words above."""
+    half = (np.int64(1) << drop) >> 1
+    for k in range(low.size):
+        total = (np.int64(low[k]) + half) >> drop
+        # The largest positive one does not fit: it is one of the word above, less the same.
+        carry = np.int64(0)
+        if drop > 0 and total == np.int64(1) << (31 - drop):
+            total -= np.int64(1) << (32 - drop)
+            carry = np.int64(1)
+        kept[k] = total
+        for word in range(rest.shape[0]):
+            carry += np.int64(rest[word, k])
+            rest[word, k] = np.int32(carry)
+            carry = (carry + 2147483648) >> 32
 
 
 def order_pairs(columns: Mapping[str, int]) -> list[tuple[str, str]]:

@@ -288,18 +288,21 @@ class Rounds(Protocol, ABC):
 
     # At a site.
 
-    def _columns(self, site: Site) -> Floats:
-        """This party's columns of z, in the common order."""
-        columns = self.design.matrix(Records(site.features, site.records.labels), site.party)
+    def _which(self, site: Site, part: slice) -> slice | NDArray[np.int64]:
+        """Where this party has these rows of the common order."""
         order = site.kept(ROWS)
-        columns = columns if order is None else columns[order]
-        if len(columns) != site.dims["rows"]:
+        if len(site.records if order is None else order) != site.dims["rows"]:
             raise Refused("the matrix has another shape than the study agreed on", code="stopped")
-        return columns
+        return part if order is None else np.asarray(order[part], np.int64)
 
-    def _labels(self, site: Site) -> NDArray[np.bool_]:
+    def _columns(self, site: Site, part: slice = slice(None)) -> Floats:
+        """This party's columns of z, in the common order."""
+        which, labels = self._which(site, part), site.records.labels
+        return self.design.matrix(Records(site.features[which], None if labels is None else labels[which]), site.party)
+
+    def _labels(self, site: Site, part: slice = slice(None)) -> NDArray[np.bool_]:
         """Whether each row is of the second class, at the label's holder."""
-        return np.asarray(self._columns(site)[:, ~self._is_feature(site.party)][:, 0] > 0, np.bool_)
+        return np.asarray(site.labels[self._which(site, part)] > 0, np.bool_)
 
     def _send(self, site: Site, name: str, value: Any) -> None:
         for peer in self._peers(site):
