@@ -4,8 +4,9 @@ A run is resumed by running it again over the same journal. The bytes of an ask 
 never recomputed: a floating-point bit that differs on another machine would make a different ask, which the sites
 refuse. Values that all parties get are stored once, because a broadcast of the values of K parties would otherwise take
 K² space. So are the boxes of letters with large values or to several parties; in replies and letters, their digests
-stand for them. A large box is a file beside the journal (`messages.box_store`), durable before the reply that brought
-it is recorded: it is written once, where the database would write it into its log and its pages, and overwrite both.
+stand for them. A large box, and large values of an ask, are files beside the journal (`messages.box_store`), durable
+before the database names them: they are written once, where the database would write them into its log and its pages,
+and overwrite both.
 
 Only the owner of the files can read them (mode 0600). Once a run's values are released, `settle` deletes messages,
 letters, boxes, and the coordinator's keys and random values. Released values, sizes and digests stay.
@@ -54,6 +55,8 @@ ABANDONED = "run:abandoned"
 BEGUN = "run:begun"
 # Mail without these bytes holds all of its boxes and need not be decoded. They may also occur by chance.
 _BULK = b"bulk"
+# Encoded values begin with other bytes.
+_FILED = b"filed:"
 _DISK_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _LASTING = (NONCE, RELEASED, ABANDONED, BEGUN)
@@ -135,7 +138,7 @@ class Journal:
                 self._connection.execute("insert into common values(?, ?, ?)", (run, path, shared))
                 self._connection.executemany(
                     "insert into ask(run, path, party, own, mail, seen) values(?, ?, ?, ?, ?, ?)",
-                    ((run, path, party, one.values, one.mail, encode(one.seen)) for party, one in own),
+                    ((run, path, party, self._put(run, one.values), one.mail, encode(one.seen)) for party, one in own),
                 )
 
     def nonce(self, run: str) -> bytes:
@@ -155,12 +158,31 @@ class Journal:
                 own, mail, seen = self._connection.execute(
                     "select own, mail, seen from ask where run = ? and path = ? and party = ?", (run, path, party)
                 ).fetchone()
+            own = self._whole(run, own)
             letters: Sequence[Letter] | Embedded = Embedded(mail)
             if _BULK in mail:
                 letters = [attach_box(letter, lambda digest: self._box(run, digest)) for letter in decode(mail)]
             return ask_bytes(study, run, path, shared, own, letters, nonce, Embedded(seen))
 
         return made
+
+    def _put(self, run: str, values: bytes) -> bytes:
+        """Large values go into a file before the ask is written down; their digest stands for them."""
+        if len(values) < LARGE_BYTES:
+            return values
+        digest = hashlib.sha256(values).digest()
+        self._boxes.add(run, {digest: values})
+        return _FILED + digest
+
+    def _whole(self, run: str, stored: bytes) -> bytes:
+        if not stored.startswith(_FILED):
+            return stored
+        values = self._boxes.get(run, stored[len(_FILED) :])
+        if values is None:
+            raise StudyError(
+                f"the journal of run {run} lacks the values of an ask: a file of it was changed or removed"
+            )
+        return values
 
     def asked(self, run: str, path: str) -> dict[str, bool]:
         """The parties of an ask in its order, and whether each has replied."""

@@ -225,10 +225,7 @@ class RlweRounds(Rounds):
     @step(times=MAX_ROUNDS)
     def weigh(self, site: Site, weights: Floats, interval: Floats) -> None:
         number = int(site.label)
-        own = np.empty(site.dims["rows"], np.uint16)
-        for part in self.stretches(len(own)):
-            units = self.features(self._columns(site, part), site.party)
-            own[part] = self.scores(units, site.party, weights, interval)
+        own = self._partial_scores(site, weights, interval)
         site.keep(f"rounds.scores/{number}", own.astype("<u2"))
         rest: dict[str, dict[str, Angles]] = {}
         for party, other in self.partner.items():
@@ -359,13 +356,10 @@ class RlweRounds(Rounds):
     def _own_lines(self, site: Site, part: slice) -> Floats:
         """This party's instruments in units of 2^−PLACES, one line for each; the constant last, at the party that has
         it."""
-        whitening = site.kept("rounds.whitening")
-        if whitening is None:
-            raise Refused("rounds come after the features were whitened", code="stopped")
-        units = self.instruments(self.features(self._columns(site, part), site.party), site.party, whitening)
+        lines = self._instruments(site)[:, part].astype(np.float64)
         if site.party == self._with_constant:
-            units = np.column_stack([units, np.full(len(units), float(constant_units(self.size)))])
-        return np.ascontiguousarray(units.T)
+            lines = np.vstack([lines, np.full(lines.shape[1], float(constant_units(self.size)))])
+        return lines
 
     def _places_of(self, party: str) -> NDArray[np.int64]:
         """Places of a party's sums among all; the constant's is last."""
