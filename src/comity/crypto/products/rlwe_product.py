@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -141,30 +142,28 @@ class Plan:
         """The most units that a pair of shares is off."""
         return -(-self.largest_error // (1 << self.shift))
 
+    @cached_property
+    def low(self) -> np.dtype[Any]:
+        """What is sent of the lowest words: they have idle bits, which are zero, and dropped ones."""
+        sent = 32 - self.parameters.idle - self.dropped
+        return np.dtype("i1" if sent <= 8 else "<i2" if sent <= 16 else "<i4")
+
     @property
     def packed_bytes(self) -> int:
-        """Bytes of one coefficient of a message."""
-        return 4 * (self.parameters.words - 1) + _low(self).itemsize
+        """Bytes of one coefficient of a packed message."""
+        return int(self.low.itemsize) + 4 * (self.parameters.words - 1)
 
-    def packed(self, message: NDArray[np.int32]) -> NDArray[np.uint8]:
-        """A block of a message without its lowest bits, as bytes: a line per word of every column."""
-        low, rest = _low(self), message[1:].astype("<i4")
-        kept = np.empty(message[0].shape, low)
-        _round_low(message[0].reshape(-1), rest.reshape(len(rest), -1), 32 - 8 * low.itemsize, kept.reshape(-1))
-        return np.concatenate([kept.reshape(-1).view(np.uint8), rest.reshape(-1).view(np.uint8)])
+    def pack(self, message: NDArray[np.int32], low: NDArray[Any], high: NDArray[np.int32]) -> None:
+        """A block of one column without its lowest bits: its lowest words to `low`, the others to `high`, one line for
+        each."""
+        _round_low(message[:, 0], 32 - 8 * int(self.low.itemsize), low, high)
 
-    def unpacked(self, raw: NDArray[np.uint8], columns: int) -> NDArray[np.int32]:
-        """A block of a message from its bytes."""
-        low = _low(self)
-        count = raw.size // self.packed_bytes
-        if raw.size != count * self.packed_bytes or count % columns:
-            raise Malformed(f"a block of {columns} columns was expected, found {raw.size} bytes", code="form")
-        out = np.empty((self.parameters.words, count), "<i4")
-        cut = count * low.itemsize
-        out[0] = np.ascontiguousarray(raw[:cut]).view(low)
-        out[0] <<= 32 - 8 * low.itemsize
-        out[1:] = np.ascontiguousarray(raw[cut:]).view("<i4").reshape(len(out) - 1, count)
-        return out.reshape(len(out), columns, -1)
+    def unpack(self, low: NDArray[Any], high: NDArray[np.int32]) -> NDArray[np.int32]:
+        """A block of one column."""
+        out = np.empty((self.parameters.words, 1, low.size), np.int32)
+        np.left_shift(low, 32 - 8 * int(self.low.itemsize), out=out[0, 0], dtype=np.int32)
+        out[1:, 0] = high
+        return out
 
     @property
     def shift(self) -> int:
@@ -215,27 +214,23 @@ DROPPED = (0, 8, 16)
 """How many bits a message may leave out."""
 
 
-def _low(plan: Plan) -> np.dtype[Any]:
-    """What is sent of the lowest word: it has idle bits, which are zero, and the dropped ones."""
-    sent = 32 - plan.parameters.idle - plan.dropped
-    return np.dtype("i1" if sent <= 8 else "<i2" if sent <= 16 else "<i4")
-
-
 @compiled
-def _round_low(low: NDArray[np.int32], rest: NDArray[np.int32], drop: int, kept: NDArray[Any]) -> None:
-    """The lowest word rounded to a multiple of 2^drop, over 2^drop; a carry moves on into the words above."""
+def _round_low(message: NDArray[np.int32], drop: int, low: NDArray[Any], high: NDArray[np.int32]) -> None:
+    """The lowest words rounded to a multiple of 2^drop, over 2^drop; a carry moves on into the words above."""
     half = (np.int64(1) << drop) >> 1
+    top = np.int64(1) << (31 - drop)
+    words = high.shape[0]
     for k in range(low.size):
-        total = (np.int64(low[k]) + half) >> drop
+        total = (np.int64(message[0, k]) + half) >> drop
         # The largest positive one does not fit: it is one of the word above, less the same.
         carry = np.int64(0)
-        if drop > 0 and total == np.int64(1) << (31 - drop):
-            total -= np.int64(1) << (32 - drop)
+        if drop > 0 and total == top:
+            total = -top
             carry = np.int64(1)
-        kept[k] = total
-        for word in range(rest.shape[0]):
-            carry += np.int64(rest[word, k])
-            rest[word, k] = np.int32(carry)
+        low[k] = total
+        for word in range(words):
+            carry += np.int64(message[word + 1, k])
+            high[word, k] = np.int32(carry)
             carry = (carry + 2147483648) >> 32
 
 

@@ -175,6 +175,12 @@ class RlweRounds(Rounds):
             blocks=_STRETCH_CHUNKS * lines,
         )
 
+    @property
+    def low(self) -> np.dtype[Any]:
+        """The type of the lowest words of a message."""
+        found = {self.plan(party, self.max_rows).low for party in self.partner}
+        return found.pop() if found else np.dtype("i1")
+
     def stretches(self, rows: int) -> list[slice]:
         """The rows of each stretch: the same for all parties."""
         length = _STRETCH_CHUNKS * CHUNK
@@ -197,7 +203,8 @@ class RlweRounds(Rounds):
         seed = Fields({"round": count, "seed": Blob(32)})
         nonce = Fields({"round": count, "nonce": Blob(NONCE_BYTES)})
         stretch = Count(_MAX_STRETCHES)
-        message = Fields({"round": count, "stretch": stretch, "nonce": Blob(NONCE_BYTES), "blocks": Array(None, "|u1")})
+        form = {"low": Array(None, self.low.str), "high": Array(None, "<i4")}
+        message = Fields({"round": count, "stretch": stretch, "nonce": Blob(NONCE_BYTES), **form})
         reply = Fields({"round": count, "h": Array(None, "<u4"), "v": Array(None, "<u4")})
         return Declaration(
             (
@@ -261,13 +268,18 @@ class RlweRounds(Rounds):
                 seed = site.secret()
                 site.keep(name, seed)
                 side = Encryptor(plan, seed)
-                blocks = [plan.packed(side.begin(nonce))]
             else:
-                side, blocks = Encryptor.resume(plan, self._kept_seed(site, name), nonce, stretch), []
-            for values in _chunks(right_lines(_on_circle(place), halves)):
-                blocks += [plan.packed(side.encrypt(block)) for block in _blocks(values, plan.block_rows)]
-            message = {"round": number, "stretch": stretch, "nonce": side.nonce, "blocks": np.concatenate(blocks)}
-            site.send(peer, "wave_encrypted", message)
+                side = Encryptor.resume(plan, self._kept_seed(site, name), nonce, stretch)
+            message = _Message.empty(plan, self._message_length(peer, stretch, part))
+            if stretch == 0:
+                message.add(side.begin(nonce))
+            for start in range(0, len(place), CHUNK):
+                rows = slice(start, start + CHUNK)
+                values = right_lines(_on_circle(place[rows]), None if halves is None else halves[rows])
+                for block in _blocks(values.reshape(1, -1), plan.block_rows):
+                    message.add(side.encrypt(block))
+            fields = {"round": number, "stretch": stretch, "nonce": side.nonce}
+            site.send(peer, "wave_encrypted", {**fields, "low": message.low, "high": message.high.reshape(-1)})
 
     @step(times=MAX_ROUNDS * _MAX_STRETCHES)
     def evaluate(self, site: Site) -> None:
@@ -279,23 +291,23 @@ class RlweRounds(Rounds):
         plan = self.plan(site.party, rows)
         message = self._letters(site, "wave_encrypted", number, [other], True)[other]
         seeds = self._letters(site, "score_seed", number, self._outside(site.party), last)
-        lines = self.lines(site.party)
-        expected = plan.packed_bytes * (lines * (part.stop - part.start) + (plan.block_rows if stretch == 0 else 0))
-        if message["stretch"] != stretch or message["blocks"].size != expected:
+        lines, length = self.lines(site.party), self._message_length(site.party, stretch, part)
+        sizes = message["low"].size, message["high"].size
+        if message["stretch"] != stretch or sizes != (length, (plan.parameters.words - 1) * length):
             raise Malformed(f"encrypted waves of round {number} were expected from {other}", code="form")
+        packed = _Message(plan, message["low"], message["high"].reshape(-1, length))
         place = self._scores(site, number)[part].astype(np.int64)
         for letter in seeds.values():
             place += _part(letter["seed"], rows)[part]
-        side, at, alone = self._evaluator(site, number, stretch, plan, message)
+        side, alone = self._evaluator(site, number, stretch, message["nonce"], packed)
         own, halves = self._own_lines(site, part), self._halves(site, part)
         if halves is not None:
             # The holder's partner does not have the label: the holder multiplies it alone.
             alone += own @ np.ldexp(-halves, PLACES)
-        for values in _chunks(left_lines(_on_circle(place))[:lines], own):
+        for start in range(0, len(place), CHUNK):
+            values = multiply_lines(own[:, start : start + CHUNK], _on_circle(place[start : start + CHUNK]), lines)
             for block in _blocks(values, plan.block_rows):
-                size = plan.packed_bytes * block.shape[1]
-                side.absorb(plan.unpacked(message["blocks"][at : at + size], 1), block)
-                at += size
+                side.absorb(packed.next(block.shape[1]), block)
         if not last:
             sums = side.so_far
             found = {"next": stretch + 1, "nonce": message["nonce"], "alone": alone}
@@ -307,21 +319,26 @@ class RlweRounds(Rounds):
         site.keep(f"rounds.share/{number}", side.share().reshape(-1) + alone.astype(np.int64).view(np.uint64))
         site.send(other, "wave_evaluated", {"round": number, "h": reply.h.reshape(-1), "v": reply.v.reshape(-1)})
 
+    def _message_length(self, party: str, stretch: int, part: slice) -> int:
+        """Coefficients of a stretch of the message to a party; the first has block 0 before its rows."""
+        return self.lines(party) * (part.stop - part.start) + (CHUNK if stretch == 0 else 0)
+
     def _evaluator(
-        self, site: Site, number: int, stretch: int, plan: Plan, message: dict[str, Any]
-    ) -> tuple[Evaluator, int, Floats]:
-        """The evaluator before a stretch, how many bytes of the message it has read, and the holder's sums so far."""
+        self, site: Site, number: int, stretch: int, nonce: bytes, message: _Message
+    ) -> tuple[Evaluator, Floats]:
+        """The evaluator before the rows of a stretch, and the holder's sums so far."""
+        plan = message.plan
         seed, before = self._kept_seed(site, f"rounds.evaluator/{number}"), site.kept(f"rounds.sums/{number}")
         if (before is None) != (stretch == 0) or (before is not None and before["next"] != stretch):
             raise Refused(f"stretch {stretch} of round {number} is not the next one to be evaluated", code="stopped")
         if before is None:
-            side, at = Evaluator(plan, seed), plan.packed_bytes * plan.block_rows
-            side.begin(message["nonce"], plan.unpacked(message["blocks"][:at], 1))
-            return side, at, np.zeros(plan.columns_b)
-        if before["nonce"] != message["nonce"]:
+            side = Evaluator(plan, seed)
+            side.begin(nonce, message.next(plan.block_rows))
+            return side, np.zeros(plan.columns_b)
+        if before["nonce"] != nonce:
             raise Malformed("all stretches of a message have one nonce", code="nonce")
         sums = Sums(before["digits"], before["inner"])
-        return Evaluator.resume(plan, seed, message["nonce"], stretch, sums), 0, before["alone"].copy()
+        return Evaluator.resume(plan, seed, nonce, stretch, sums), before["alone"].copy()
 
     def _part(self, site: Site) -> tuple[int, int, slice, bool]:
         """The round and the stretch of a step, its rows, and whether they are the last."""
@@ -443,30 +460,45 @@ def _right_table() -> Integers:
     return np.rint(np.ldexp(np.vstack([amplitude * np.cos(angle), amplitude * np.sin(angle)]), PLACES)).astype(np.int32)
 
 
-def multiply_lines(instruments: Floats, lines: Floats) -> Integers:
-    """Each of the instruments, one line each in units of 2^−PLACES, times all `lines`, which follow each other."""
-    out = np.empty((len(instruments), lines.size), np.int32)
-    _multiply_lines(np.ascontiguousarray(instruments), np.ascontiguousarray(lines), out)
+def multiply_lines(instruments: Floats, place: Angles, lines: int = LINES) -> Integers:
+    """Each of the instruments, one line each in units of 2^−PLACES, times the first `left_lines`, which follow each
+    other."""
+    out = np.empty((len(instruments), lines * len(place)), np.int32)
+    _multiply_lines(np.ascontiguousarray(instruments), _left_table(), place, out)
     return out
 
 
 @compiled
-def _multiply_lines(instruments: Floats, lines: Floats, out: Integers) -> None:
-    count = instruments.shape[1]
-    for j in range(instruments.shape[0]):
-        for w in range(lines.shape[0]):
+def _multiply_lines(instruments: Floats, table: Floats, place: Angles, out: Integers) -> None:
+    count = place.size
+    line = np.empty(count)
+    for w in range(out.shape[1] // count):
+        for k in range(count):
+            line[k] = table[w, place[k]]
+        for j in range(instruments.shape[0]):
             for k in range(count):
-                out[j, w * count + k] = np.int32(np.rint(instruments[j, k] * lines[w, k]))
+                out[j, w * count + k] = np.int32(np.rint(instruments[j, k] * line[k]))
 
 
-def _chunks(lines: NDArray[Any], instruments: Floats | None = None) -> Iterator[Integers]:
-    """The lines chunk by chunk of rows, those of a chunk after each other; times instruments, where there are any."""
-    for start in range(0, lines.shape[1], CHUNK):
-        part = lines[:, start : start + CHUNK]
-        if instruments is None:
-            yield np.ascontiguousarray(part).reshape(1, -1)
-        else:
-            yield multiply_lines(instruments[:, start : start + CHUNK], part)
+class _Message:
+    """A stretch's packed message, block by block."""
+
+    def __init__(self, plan: Plan, low: NDArray[Any], high: Integers) -> None:
+        self.plan, self.low, self.high, self._at = plan, low, high, 0
+
+    @classmethod
+    def empty(cls, plan: Plan, length: int) -> _Message:
+        return cls(plan, np.empty(length, plan.low), np.empty((plan.parameters.words - 1, length), "<i4"))
+
+    def _take(self, length: int) -> tuple[NDArray[Any], Integers]:
+        start, self._at = self._at, self._at + length
+        return self.low[start : self._at], self.high[:, start : self._at]
+
+    def add(self, block: Integers) -> None:
+        self.plan.pack(block, *self._take(block.shape[-1]))
+
+    def next(self, length: int) -> Integers:
+        return self.plan.unpack(*self._take(length))
 
 
 def _blocks(values: Integers, length: int) -> Iterator[Integers]:
