@@ -16,7 +16,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -48,9 +48,10 @@ class BoxStore:
                     self._memory.add(run, digest, box)
             elif boxes:
                 folder = self._of_run(run)
-                if not folder.is_dir():
-                    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    _sync(folder.parent)
+                for one in (self._folder, folder):
+                    if not one.is_dir():
+                        one.mkdir(mode=0o700, exist_ok=True)
+                        _sync(one.parent)
                 for digest, box in boxes.items():
                     _write(folder / digest.hex(), box)
                 _sync(folder)
@@ -81,15 +82,33 @@ class BoxStore:
                 # Empty where no other run has boxes.
                 self._folder.rmdir()
 
+    def leftovers(self) -> list[Path]:
+        """The folders of all runs that have boxes here."""
+        if self._folder is None or not self._folder.is_dir():
+            return []
+        return [path for path in self._folder.iterdir() if path.is_dir()]
+
+    def delete_leftovers(self, found: list[Path], keeping: Iterable[str]) -> None:
+        """Delete folders that were `found`, but those of these runs: a process may be killed after a run's end is
+        committed and before its files are deleted."""
+        kept = {_folder_name(run) for run in keeping}
+        for path in found:
+            if path.name not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
     def _of_run(self, run: str) -> Path:
         assert self._folder is not None
-        # A run id may hold any character.
-        return self._folder / hashlib.sha256(run.encode()).hexdigest()[:_RUN_CHARACTERS]
+        return self._folder / _folder_name(run)
 
     def close(self) -> None:
         if self._memory is not None:
             self._memory.close()
             self._memory = None
+
+
+def _folder_name(run: str) -> str:
+    # A run id may hold any character.
+    return hashlib.sha256(run.encode()).hexdigest()[:_RUN_CHARACTERS]
 
 
 def _write(path: Path, box: bytes) -> None:

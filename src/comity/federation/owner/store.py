@@ -111,6 +111,10 @@ class RunStatus:
             raise Refused(f"run {self.run} of this study has not begun here", code="unreserved", key="run")
 
 
+def _boxes_of(owner: object, key: str) -> str:
+    return f"{owner}/{key}"
+
+
 def count_answers(ledger: Ledger) -> int:
     """How many asks were answered, of all runs of a ledger's file, the ended ones included."""
     with ledger.reading() as connection:
@@ -145,6 +149,19 @@ class Store:
         with ledger.transaction() as transaction:
             for statement in _TABLES.split(";"):
                 transaction.connection.execute(statement)
+        self._delete_leftovers()
+
+    def _delete_leftovers(self) -> None:
+        """Delete boxes of runs that are over. A run begins before it has boxes: one that begins meanwhile is not among
+        those that were found."""
+        found = self._boxes.leftovers()
+        if not found:
+            return
+        with self.ledger.reading() as connection:
+            rows = connection.execute(
+                "select owner, run from reply where path = ? and body is not null", (str(BEGIN),)
+            ).fetchall()
+        self._boxes.delete_leftovers(found, (_boxes_of(owner, key) for owner, key in rows))
 
     @property
     def _owner(self) -> str:
@@ -152,9 +169,6 @@ class Store:
 
     def _key(self, run: str) -> str:
         return self._prefix + run
-
-    def _boxes_of(self, key: str) -> str:
-        return f"{self._owner}/{key}"
 
     # Reading.
 
@@ -177,7 +191,7 @@ class Store:
         places = reply.pop(_FILED, [])
         boxes = reply.get("boxes", [])
         for place in places:
-            box = self._boxes.get(self._boxes_of(status.run), boxes[place])
+            box = self._boxes.get(_boxes_of(self._owner, status.run), boxes[place])
             if box is None:
                 raise Stopped(
                     f"{status.path}: a letter of the stored reply is missing beside the ledger; put the files back, or "
@@ -268,7 +282,7 @@ class Store:
         signed = [study, run, str(path), digest]
         run = self._key(run)
         filed = {name: box for name, box in effects.boxes.items() if len(box) >= LARGE_BYTES}
-        self._boxes.add(self._boxes_of(run), filed)
+        self._boxes.add(_boxes_of(self._owner, run), filed)
         with self.ledger.transaction() as transaction:
             connection = transaction.connection
             status = RunStatus.of(connection, self._owner, run, path)
@@ -300,7 +314,7 @@ class Store:
             )
         if effects.close or effects.abandon:
             self._truncate_log()
-            self._boxes.delete(self._boxes_of(run))
+            self._boxes.delete(_boxes_of(self._owner, run))
         return body, sent.digest()
 
     def dry_run(
@@ -329,7 +343,7 @@ class Store:
                 self._abandon(transaction, run)
                 transaction.note(hashlib.sha256(encode(["abandon", run])).digest())
         self._truncate_log()
-        self._boxes.delete(self._boxes_of(run))
+        self._boxes.delete(_boxes_of(self._owner, run))
 
     def _keep(self, connection: sqlite3.Connection, run: str, effects: Effects) -> None:
         owner, state = self._owner, effects.state
