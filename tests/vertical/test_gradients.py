@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from comity.crypto import dealer_waves
 from comity.errors import SiteLost, Stopped, StudyError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.messages.codec import encode
@@ -509,14 +510,14 @@ def test_no_two_stretches_have_one_mask_and_one_that_they_shared_would_show_thei
     monkeypatch.setattr(dealer_rounds, "STRETCH_ROWS", 350)
 
     found: list[np.ndarray] = []
-    mask = dealer_rounds.waves.mask_angles
+    mask = dealer_waves.mask_angles
 
     def masking(hand: Any, angles: Any) -> Any:
         shown = mask(hand, angles)
         found.append((shown.astype(np.int64) - angles) % 4096)
         return shown
 
-    monkeypatch.setattr(dealer_rounds.waves, "mask_angles", masking)
+    monkeypatch.setattr(dealer_waves, "mask_angles", masking)
     secure_run(build_gradients(2, rounds=1), make_people(ROWS))
     assert len(found) == 4 and len({one.tobytes() for one in found}) == 4
     found.clear()

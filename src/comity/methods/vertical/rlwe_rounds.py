@@ -321,7 +321,7 @@ class RlweRounds(Rounds):
 
     def _message_length(self, party: str, stretch: int, part: slice) -> int:
         """Coefficients of a stretch of the message to a party; the first has block 0 before its rows."""
-        return self.lines(party) * (part.stop - part.start) + (CHUNK if stretch == 0 else 0)
+        return self.lines(party) * (int(part.stop) - int(part.start)) + (CHUNK if stretch == 0 else 0)
 
     def _evaluator(
         self, site: Site, number: int, stretch: int, nonce: bytes, message: _Message
@@ -437,12 +437,12 @@ def _on_circle(place: NDArray[np.int64]) -> Angles:
 
 def left_lines(place: Angles) -> Floats:
     """left_w, one line per entry."""
-    return _left_table()[:, place]
+    return np.asarray(_left_table()[:, place], np.float64)
 
 
 def right_lines(place: Angles, half_labels: Floats | None) -> Integers:
     """right_w, one line per entry, in units of 2^−PLACES; the last is ½ − y, at the party that has it."""
-    lines = _right_table()[:, place]
+    lines = np.asarray(_right_table()[:, place], np.int32)
     if half_labels is None:
         return lines
     return np.vstack([lines, np.rint(np.ldexp(-half_labels, PLACES)).astype(np.int32)])
@@ -457,7 +457,8 @@ def _left_table() -> Floats:
 @cache
 def _right_table() -> Integers:
     angle, amplitude = _angles(np.arange(STEPS)), np.array(CURVE.amplitudes)[:, None]
-    return np.rint(np.ldexp(np.vstack([amplitude * np.cos(angle), amplitude * np.sin(angle)]), PLACES)).astype(np.int32)
+    lines = np.vstack([amplitude * np.cos(angle), amplitude * np.sin(angle)])
+    return np.asarray(np.rint(np.ldexp(lines, PLACES)), np.int32)
 
 
 def multiply_lines(instruments: Floats, place: Angles, lines: int = LINES) -> Integers:
