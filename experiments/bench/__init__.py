@@ -86,6 +86,11 @@ BENCHES = {
         "experiments.bench.methods.vertical:measure",
         options=("out",),
     ),
+    "vertical-default": Experiment(
+        "the default classifier over columns of two parties, all parties' work, against scikit-learn's fit",
+        "experiments.bench.methods.vertical_default:measure",
+        options=("rows",),
+    ),
     "warehouse": Experiment(
         "few columns of a wide table in a database, against a query for them, and further passes over a cache",
         "experiments.bench.running.warehouse:measure",

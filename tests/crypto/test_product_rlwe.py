@@ -496,3 +496,60 @@ def test_a_stretch_that_is_not_there_can_not_be_gone_on_at(short: None) -> None:
     sums = Evaluator(plan).so_far
     with pytest.raises(Malformed, match="to go on with"):
         Evaluator.resume(plan, fresh_seed(), bytes(32), 1, dataclasses.replace(sums, inner=sums.inner[:1]))
+
+
+# Messages without their lowest bits.
+
+
+@pytest.mark.parametrize("dropped", [0, 8, 16])
+def test_a_packed_message_is_the_ciphertext_rounded_to_nearest(dropped: Any) -> None:
+    plan = dataclasses.replace(Plan.choose(5000, 1, 3, F12, F12), dropped=dropped, beside=1 << 24)
+    words = np.random.default_rng(dropped).integers(-(2**31), 2**31, (3, 1, 999)).astype(np.int32)
+    # Carries through all words, and the largest and smallest ones.
+    words[:, 0, :4] = [[2**31 - 256, -256, -(2**31), 0], [2**31 - 1, -1, -(2**31), 0], [2**31 - 1, -1, -(2**31), 0]]
+    words[0] &= np.int32(-256)
+    low, high = np.empty(999, plan.low), np.empty((2, 999), "<i4")
+    plan.pack(words, low, high)
+    assert plan.packed_bytes == low.itemsize + 8 == {0: 12, 8: 10, 16: 9}[dropped]
+    back, modulus = plan.unpack(low, high), 1 << 96
+
+    def whole(balanced: Any) -> list[int]:
+        return [sum(int(word) << (32 * at) for at, word in enumerate(column)) for column in balanced[:, 0].T]
+
+    off = [(found - true + modulus // 2) % modulus - modulus // 2 for found, true in zip(whole(back), whole(words))]
+    assert max(map(abs, off)) <= (1 << plan.parameters.idle + dropped) // 2
+    assert (max(map(abs, off)) > 0) == (dropped > 0)
+
+
+@pytest.mark.parametrize("dropped", [8, 16])
+def test_shares_of_a_packed_product_are_off_by_no_more_than_its_plan_says(dropped: Any) -> None:
+    rows, generator = 9000, np.random.default_rng(3)
+    plan = dataclasses.replace(Plan.choose(rows, 1, 3, F12, F12, bits=48), dropped=dropped, beside=1 << 24)
+    x, y = (generator.integers(-4096, 4097, (count, rows)).astype(np.int32) for count in (1, 3))
+    a, b = Encryptor(plan), Evaluator(plan)
+    low, high = np.empty(4096, plan.low), np.empty((2, 4096), "<i4")
+
+    def sent(block: Any) -> Any:
+        length = block.shape[-1]
+        plan.pack(block, low[:length], high[:, :length])
+        return plan.unpack(low[:length], high[:, :length])
+
+    b.begin(a.nonce, sent(a.begin(b.nonce)))
+    for start in range(0, rows, 4096):
+        part = slice(start, start + 4096)
+        b.absorb(sent(a.encrypt(np.ascontiguousarray(x[:, part]))), np.ascontiguousarray(y[:, part]))
+    total = (a.share(b.reply()) + b.share()) & np.uint64(2**48 - 1)
+    found = total.astype(np.int64)
+    found[found >= 2**47] -= 2**48
+    off = np.abs(found - x.astype(np.int64) @ y.T).max()
+    assert off <= plan.off_by
+    # Rounding is what makes it larger than one unit.
+    assert plan.off_by > 1 or dropped == 8
+
+
+def test_a_plan_refuses_errors_beyond_the_units_that_it_allows() -> None:
+    plan = Plan.choose(4_000_000, 7, 7, F12, F12)
+    with pytest.raises(Refused, match="could exceed 1 units"):
+        dataclasses.replace(plan, dropped=16)
+    with pytest.raises(Refused, match="leaves out"):
+        dataclasses.replace(plan, dropped=4)

@@ -33,7 +33,7 @@ PAPER_NAMES = {
 BENCH_NAMES = {
     *("argmin", "averaging", "averaging-published", "consistency", "deploy", "ledger", "paillier", "product", "psi"),
     *("seal", "securesum", "softlabel-million", "softlabel-parties", "stream", "summary", "synthetic"),
-    *("synthetic-columns", "vertical", "warehouse", "averaging-pooled", "startup"),
+    *("synthetic-columns", "vertical", "vertical-default", "warehouse", "averaging-pooled", "startup"),
 }
 
 

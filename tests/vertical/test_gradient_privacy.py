@@ -20,7 +20,6 @@ from comity.methods.vertical.design import PLACES
 from comity.methods.vertical.rlwe_rounds import (
     LINES,
     RlweRounds,
-    left_lines,
     multiply_lines,
     right_lines,
     rounded_residual,
@@ -295,9 +294,8 @@ def ring_sums(tried: Any, weights: Any, intervals: Any, whitening: Any, generato
         if party == holder:
             own = np.column_stack([own, np.full(count, constant_units(rounds.size))])
         part = generator.integers(0, 4096, count)
-        lines = left_lines(part.astype(np.uint16))
-        first = multiply_lines(np.ascontiguousarray(own.T), lines, slice(0, lines.size))
-        second = right_lines(((places - part) % 4096).astype(np.uint16), halves)
+        first = multiply_lines(np.ascontiguousarray(own.T), part.astype(np.uint16))
+        second = right_lines(((places - part) % 4096).astype(np.uint16), halves).reshape(1, -1)
         found.append(np.ldexp((first * second.astype(np.int64)).reshape(len(first), LINES, count).sum(axis=1).T, -24))
     return np.unique(np.hstack(found), axis=0)
 
@@ -339,9 +337,8 @@ def test_rounding_of_waves_is_within_its_bound_over_the_whole_circle() -> None:
     instruments = generator.normal(size=(size, count))
     instruments = np.trunc(instruments / np.linalg.norm(instruments, axis=0) * 4096)
     part, label = generator.integers(0, 4096, count), np.where(np.arange(count) % 2, 0.5, -0.5)
-    lines = left_lines(part.astype(np.uint16))
-    first = multiply_lines(instruments, lines, slice(0, lines.size)).astype(np.int64)
-    second = right_lines(((np.arange(count) - part) % 4096).astype(np.uint16), label)
+    first = multiply_lines(instruments, part.astype(np.uint16)).astype(np.int64)
+    second = right_lines(((np.arange(count) - part) % 4096).astype(np.uint16), label).reshape(1, -1)
     found = np.ldexp((first * second).reshape(size, LINES, count).sum(axis=1).astype(np.float64), -24)
     exact = np.ldexp(instruments, -12) * (evaluate_curve(np.arange(count).astype(np.uint16)) - label)
     off = np.linalg.norm(found - exact, axis=0).max()

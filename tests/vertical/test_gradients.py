@@ -9,12 +9,13 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from comity.crypto import dealer_waves
 from comity.errors import SiteLost, Stopped, StudyError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.messages.codec import encode
 from comity.federation.owner.site import Site
 from comity.methods.method import Setting
-from comity.methods.vertical import VerticalRegression
+from comity.methods.vertical import VerticalRegression, dealer_rounds
 from comity.methods.vertical.centralised import CentralRounds, run_rounds
 from comity.methods.vertical.descent import Descent, FeatureDistribution, fit_prior
 from comity.methods.vertical.method import SWITCH, GradientRegression, Vertical
@@ -482,3 +483,44 @@ def test_noise_alone_leaves_scores_near_zero_whatever_the_rounds_open() -> None:
         for seed in range(6)
     ]
     assert np.median(sizes) < 8
+
+
+# Stretches of rows.
+
+
+@pytest.mark.parametrize("products", ["dealer", "rlwe"])
+def test_rounds_in_several_stretches_are_the_same_rounds(products: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("comity.methods.vertical.dealer_rounds.STRETCH_ROWS", 1500)
+    monkeypatch.setattr("comity.methods.vertical.rlwe_rounds._STRETCH_CHUNKS", 1)
+    rows = 4096 + 900
+    tried, frame = build_gradients(3, rounds=2, products=products), make_people(rows)
+    _, before, opened, parties, _ = secure_run(tried, frame)
+    last = {"dealer": "rounds.respond[7]", "rlwe": "rounds.evaluate[3]"}[products]
+    assert last in [path for path, *_ in parties.journal.traces(parties.study, parties.run)]
+    columns = make_columns(tried, frame)
+    for descent, found in zip(before, opened, strict=True):
+        exact = sums_of(tried, columns, descent)
+        np.testing.assert_allclose(found, exact, atol=rows * CURVE.rounding / 4, rtol=0)
+
+
+def test_no_two_stretches_have_one_mask_and_one_that_they_shared_would_show_their_difference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a peer reads are a party's masked scores. Two under one mask differ by the scores' difference."""
+    monkeypatch.setattr(dealer_rounds, "STRETCH_ROWS", 350)
+
+    found: list[np.ndarray] = []
+    mask = dealer_waves.mask_angles
+
+    def masking(hand: Any, angles: Any) -> Any:
+        shown = mask(hand, angles)
+        found.append((shown.astype(np.int64) - angles) % 4096)
+        return shown
+
+    monkeypatch.setattr(dealer_waves, "mask_angles", masking)
+    secure_run(build_gradients(2, rounds=1), make_people(ROWS))
+    assert len(found) == 4 and len({one.tobytes() for one in found}) == 4
+    found.clear()
+    monkeypatch.setattr(dealer_rounds, "_seed_of_stretch", lambda seed, stretch: seed)
+    secure_run(build_gradients(2, rounds=1), make_people(ROWS))
+    assert len({one.tobytes() for one in found}) == 2, "the attack: both stretches of a party under one mask"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
+from comity.crypto import dealer_waves as waves
 from comity.crypto.products.dealer_combination import expand_matrix_mask
 from comity.entropy import derive
 from comity.federation.coordinator.lifecycle import begin
@@ -26,16 +28,25 @@ def begun(tried: Any, records: Any) -> Any:
     return parties, hosts, line
 
 
-def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear() -> None:
+def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = build_gradients(rounds=2)
     parties, hosts, line = begun(tried, encode_parts(tried, make_people(60)))
+    dealt: list[Any] = []
+    evaluate_share = waves.evaluate_share
+
+    def evaluating(hand: Any, curve: Any, shown: Any) -> Any:
+        if hand.rest is not None:
+            dealt.append(hand.rest)
+        return evaluate_share(hand, curve, shown)
+
+    monkeypatch.setattr(waves, "evaluate_share", evaluating)
     tried.coordinate(parties)
     view = parties.under("rounds")
     seeds = {party: derive(seed, "matrix") for party, seed in view.once("matrices", dict).items()}
     secrets = [*seeds.values(), *(seed for number in range(2) for seed in view.once(f"round/{number}", dict).values())]
     assert len(secrets) == 6 and not any(map(line.holds, secrets))
-    hands = [decode(hosts["birch"].store.state("run-1", f"rounds.hand/{number}")) for number in range(2)]
-    corrections = [piece for hand in hands for piece in pieces({key: hand[key] for key in ("waves", "sums")})]
+    hands = [decode(hosts["birch"].store.state("run-1", f"rounds.hand/{number}"))["sums"] for number in range(2)]
+    corrections = [piece for one in (*hands, *dealt) for piece in pieces(one)]
     assert len(corrections) == 4 and not any(map(line.holds, corrections))
     # Control: the seed is all that a peer lacks to read the features that were sealed to it.
     masked = decode(hosts["birch"].store.state("run-1", "in:masked_features:ash"))

@@ -195,7 +195,7 @@ class ListeningHost(Host):
         super().__init__(*args, **options)
         self.asks: list[Ask] = []
 
-    def _step(self, ask: Ask, digest: bytes) -> bytes:
+    def _step(self, ask: Ask, digest: bytes) -> tuple[bytes, bytes | None]:
         self.asks.append(ask)
         return super()._step(ask, digest)
 

@@ -25,10 +25,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import pi, sqrt
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.compiled import compiled
 from comity.entropy import Stream, derive
 from comity.errors import Malformed
 
@@ -37,7 +39,7 @@ Angles = NDArray[np.uint16]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-STEPS = 1 << 12
+STEPS: Final = 1 << 12
 """Steps per turn: a power of two, so angles add up as words do."""
 
 PLACES = 12
@@ -45,7 +47,7 @@ PLACES = 12
 
 _ANGLE_MASK = np.uint16(STEPS - 1)
 # The cosine is the sine a quarter of a turn ahead; one table for both gives all parties the same integers.
-_QUARTER = STEPS // 4
+_QUARTER: Final = STEPS // 4
 
 
 @dataclass(frozen=True)
@@ -121,10 +123,8 @@ def deal_waves(seeds: Sequence[bytes], rows: int, curve: Curve) -> list[WaveHand
     alpha = np.zeros(rows, np.uint16)
     for hand in hands:
         alpha = (alpha + hand.mask) & _ANGLE_MASK
-    sine = _sine(1.0)
-    turned = [_multiply_angle(alpha, harmonic) for harmonic in curve.harmonics]
-    cosines = [sine[(angle + _QUARTER) % STEPS] for angle in turned]
-    rest = np.stack([*cosines, *(sine[angle] for angle in turned)]).view(np.uint64)
+    rest = np.empty((2 * len(curve.harmonics), rows), np.uint64)
+    _fill_waves(alpha, np.array(curve.harmonics), _sine(1.0), rest)
     for hand in hands[:-1]:
         rest -= hand.shares
     return [*hands[:-1], WaveHand(seeds[-1], rows, len(curve.harmonics), rest)]
@@ -145,16 +145,33 @@ def open_angles(shares: Sequence[Angles]) -> Angles:
 
 def evaluate_share(hand: WaveHand, curve: Curve, shown: Angles) -> Words:
     """This party's share of f(z), in units of 2^(−2·PLACES), from the opened A."""
-    shares, total = hand.shares, np.zeros(hand.rows, np.uint64)
-    for line, (harmonic, table) in enumerate(zip(curve.harmonics, curve.multipliers)):
-        angle = _multiply_angle(shown, harmonic)
-        total += table[angle].view(np.uint64) * shares[line]
-        total += table[(angle + _QUARTER) % STEPS].view(np.uint64) * shares[hand.waves + line]
+    total = np.zeros(hand.rows, np.uint64)
+    # A copy where the shares lie across word boundaries of a message.
+    shares = np.require(hand.shares, np.uint64, ["C", "A"])
+    _add_waves(np.ascontiguousarray(shown, np.uint16), np.array(curve.harmonics), curve.multipliers, shares, total)
     return total
 
 
-def _multiply_angle(angles: Angles, harmonic: int) -> NDArray[np.int64]:
-    return np.asarray(angles.astype(np.int64) * harmonic % STEPS, np.int64)
+@compiled
+def _fill_waves(angles: Angles, harmonics: Integers, sine: Integers, out: Words) -> None:
+    """Cosines of all multiples of the angles, then their sines, one line each."""
+    count = harmonics.size
+    for line in range(count):
+        for row in range(angles.size):
+            place = np.int64(angles[row]) * harmonics[line]
+            out[line, row] = np.uint64(sine[(place + _QUARTER) & (STEPS - 1)])
+            out[count + line, row] = np.uint64(sine[place & (STEPS - 1)])
+
+
+@compiled
+def _add_waves(angles: Angles, harmonics: Integers, tables: Integers, shares: Words, total: Words) -> None:
+    count = harmonics.size
+    for line in range(count):
+        for row in range(angles.size):
+            place = np.int64(angles[row]) * harmonics[line]
+            first = np.uint64(tables[line, place & (STEPS - 1)])
+            second = np.uint64(tables[line, (place + _QUARTER) & (STEPS - 1)])
+            total[row] += first * shares[line, row] + second * shares[count + line, row]
 
 
 def _sine(amplitude: float) -> Integers:

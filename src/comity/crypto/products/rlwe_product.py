@@ -9,7 +9,10 @@ zeros. The evaluator (B) returns, for its columns j,
 
 and keeps −⌊ρ_ij/Δ⌋. The encryptor takes ⌊(v_ij − ⟨s_i, h̃_j⟩)/Δ⌋. Both modulo 2^k, they add up to (Xᵀ Y)_ij, or to one
 unit beside it with the probability `Plan.carry_probability` (the errors make a carry); this unit belongs in the
-sensitivity of the opened value.
+sensitivity of the opened value. A plan may allow `beside` units instead of one.
+
+A message may leave out the `dropped` lowest bits of every ciphertext, rounded to nearest: what is left is a function of
+the ciphertext, so it tells no more, and its error is up to 2^(dropped − 1) larger (`Plan.packed`).
 
 Adversary: semi-honest; either party, colluding with all others in the study. Assumption: ring learning with errors at
 the listed parameters. The evaluator sees ciphertexts. The encryptor sees h_j, pseudorandom because of block 0, which is
@@ -27,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -69,6 +73,15 @@ class Plan:
     parameters: Parameters
     together: int = 0
     """Columns of all parties that are multiplied in the same stretch."""
+    dropped: int = 0
+    beside: int = 1
+    """How many units a pair of shares may be off."""
+    sum_b: int = 0
+    """A bound on Σ |y| over the rows of any column of the evaluator; 0 where only `largest_b` is known."""
+    most: int = 0
+    """A bound on the entries of the product; 0 where only that of its factors is known."""
+    blocks: int = 0
+    """Blocks of a stretch; 0 for as many as fit."""
 
     @classmethod
     def choose(
@@ -107,12 +120,50 @@ class Plan:
             )
         if max(self.largest_a, self.largest_b) > self.parameters.largest:
             raise Refused(f"integers up to {self.parameters.largest} were expected in these parameters")
-        require_bits((self.rows * self.largest_a * self.largest_b).bit_length() + 1, self.bits)
+        require_bits((self.most or self.rows * self.largest_a * self.largest_b).bit_length() + 1, self.bits)
         require_bits(self.bits, self.parameters.bits)
-        # With errors below Δ a pair of shares is never off by more than one unit.
-        worst = _worst_error(self.parameters, self.rows, self.largest_b)
-        if worst.bit_length() > self.shift:
-            raise Refused(f"errors up to {worst} could exceed one unit of shares of {self.bits} bits", code="headroom")
+        if self.dropped not in DROPPED:
+            raise Refused(f"a message leaves out {DROPPED} bits, found {self.dropped}", code="parameters")
+        # With errors below Δ a pair of shares is never off by more than one unit, with errors below m·Δ than m.
+        if self.largest_error >= self.beside << self.shift:
+            raise Refused(
+                f"errors up to {self.largest_error} could exceed {self.beside} units of shares of {self.bits} bits",
+                code="headroom",
+            )
+
+    @property
+    def largest_error(self) -> int:
+        """The largest error of an entry, in the words."""
+        summed = self.sum_b or self.rows * self.largest_b
+        return _worst_error(self.parameters, summed, 1, self.dropped)
+
+    @property
+    def off_by(self) -> int:
+        """The most units that a pair of shares is off."""
+        return -(-self.largest_error // (1 << self.shift))
+
+    @cached_property
+    def low(self) -> np.dtype[Any]:
+        """What is sent of the lowest words: they have idle bits, which are zero, and dropped ones."""
+        sent = 32 - self.parameters.idle - self.dropped
+        return np.dtype("i1" if sent <= 8 else "<i2" if sent <= 16 else "<i4")
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of one coefficient of a packed message."""
+        return int(self.low.itemsize) + 4 * (self.parameters.words - 1)
+
+    def pack(self, message: NDArray[np.int32], low: NDArray[Any], high: NDArray[np.int32]) -> None:
+        """A block of one column without its lowest bits: its lowest words to `low`, the others to `high`, one line for
+        each."""
+        _round_low(message[:, 0], 32 - 8 * int(self.low.itemsize), low, high)
+
+    def unpack(self, low: NDArray[Any], high: NDArray[np.int32]) -> NDArray[np.int32]:
+        """A block of one column."""
+        out = np.empty((self.parameters.words, 1, low.size), np.int32)
+        np.left_shift(low, 32 - 8 * int(self.low.itemsize), out=out[0, 0], dtype=np.int32)
+        out[1:, 0] = high
+        return out
 
     @property
     def shift(self) -> int:
@@ -126,6 +177,8 @@ class Plan:
     @property
     def stretch_blocks(self) -> int:
         """Blocks of a stretch."""
+        if self.blocks:
+            return self.blocks
         columns = max(self.together, self.columns_a + self.columns_b)
         return max(1, min(STRETCH_BLOCKS, STRETCH_ENTRIES // (columns * self.block_rows)))
 
@@ -151,9 +204,34 @@ class Plan:
         )
 
 
-def _worst_error(parameters: Parameters, rows: int, largest: int) -> int:
-    """The largest sum of all errors of one entry, in the words."""
-    return (LARGEST_ERROR * (rows * largest + 2 * parameters.degree)) << parameters.idle
+def _worst_error(parameters: Parameters, rows: int, largest: int, dropped: int = 0) -> int:
+    """The largest sum of all errors of one entry, in the words: of the message's with y and with u, of the reply's."""
+    of_message = LARGEST_ERROR + (1 << dropped >> 1)
+    return (of_message * (rows * largest + parameters.degree) + LARGEST_ERROR * parameters.degree) << parameters.idle
+
+
+DROPPED = (0, 8, 16)
+"""How many bits a message may leave out."""
+
+
+@compiled
+def _round_low(message: NDArray[np.int32], drop: int, low: NDArray[Any], high: NDArray[np.int32]) -> None:
+    """The lowest words rounded to a multiple of 2^drop, over 2^drop; a carry moves on into the words above."""
+    half = (np.int64(1) << drop) >> 1
+    top = np.int64(1) << (31 - drop)
+    words = high.shape[0]
+    for k in range(low.size):
+        total = (np.int64(message[0, k]) + half) >> drop
+        # The largest positive one does not fit: it is one of the word above, less the same.
+        carry = np.int64(0)
+        if drop > 0 and total == top:
+            total = -top
+            carry = np.int64(1)
+        low[k] = total
+        for word in range(words):
+            carry += np.int64(message[word + 1, k])
+            high[word, k] = np.int32(carry)
+            carry = (carry + 2147483648) >> 32
 
 
 def order_pairs(columns: Mapping[str, int]) -> list[tuple[str, str]]:

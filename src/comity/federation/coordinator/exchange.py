@@ -29,8 +29,6 @@ from comity.federation.messages.channel import (
     PendingAsk,
     Timeouts,
 )
-from comity.federation.messages.codec import decode
-from comity.federation.messages.letters import split_boxes
 from comity.federation.messages.signatures import SIGNATURE_BYTES, Digests, sign_ask, verified_reply
 
 Check = Callable[[str, dict[str, Any]], None]
@@ -197,11 +195,10 @@ def _take(
     journal.remember_trace(run, path, party, Trace(size, digests.body), Trace(len(raw), digest))
     done.heads[party, consortium.roster[party].sign] = [reply.head]
     if reply.boxes:
-        raw, boxes = split_boxes(decode(raw))
-        journal.store_boxes(run, path, party, boxes)
+        journal.store_boxes(run, path, party, reply.boxes)
     done.answered.append(party)
-    done.answers[party] = raw
-    done.unstored_bytes += len(raw)
+    done.answers[party] = reply.stored
+    done.unstored_bytes += len(reply.stored)
 
 
 def _verified(consortium: Consortium, party: str, sent: Digests, answer: bytes) -> tuple[bytes, bytes]:

@@ -3,10 +3,12 @@
 A run is resumed by running it again over the same journal. The bytes of an ask are sent as they were first written and
 never recomputed: a floating-point bit that differs on another machine would make a different ask, which the sites
 refuse. Values that all parties get are stored once, because a broadcast of the values of K parties would otherwise take
-K² space. So are boxes that a party's letters to several others share; in replies and letters, their digests stand for
-them.
+K² space. So are the boxes of letters with large values or to several parties; in replies and letters, their digests
+stand for them. A large box, and large values of an ask, are files beside the journal (`messages.box_store`), durable
+before the database names them: they are written once, where the database would write them into its log and its pages,
+and overwrite both.
 
-Only the owner of the file can read it (mode 0600). Once a run's values are released, `settle` deletes messages,
+Only the owner of the files can read them (mode 0600). Once a run's values are released, `settle` deletes messages,
 letters, boxes, and the coordinator's keys and random values. Released values, sizes and digests stay.
 """
 
@@ -25,6 +27,7 @@ from typing import Any, Literal
 from comity.entropy import fresh_seed
 from comity.errors import Stopped, StudyError
 from comity.federation.messages.ask import ask_bytes
+from comity.federation.messages.box_store import LARGE_BYTES, BoxStore
 from comity.federation.messages.codec import Embedded, decode, encode
 from comity.federation.messages.heads import Head, newest
 from comity.federation.messages.letters import Letter, attach_box, join_boxes
@@ -52,6 +55,8 @@ ABANDONED = "run:abandoned"
 BEGUN = "run:begun"
 # Mail without these bytes holds all of its boxes and need not be decoded. They may also occur by chance.
 _BULK = b"bulk"
+# Encoded values begin with other bytes.
+_FILED = b"filed:"
 _DISK_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _LASTING = (NONCE, RELEASED, ABANDONED, BEGUN)
@@ -114,6 +119,7 @@ class Journal:
                 self._connection.executescript(_TABLES)
         except (sqlite3.Error, OSError) as error:
             raise StudyError(f"the run's journal {path} can't be opened ({error}); check the folder") from error
+        self._boxes = BoxStore(path)
         # Of messages that this process has hashed; others are read and hashed when they are needed.
         self._traces: dict[tuple[str, str], dict[str, tuple[Trace, Trace]]] = {}
 
@@ -132,7 +138,7 @@ class Journal:
                 self._connection.execute("insert into common values(?, ?, ?)", (run, path, shared))
                 self._connection.executemany(
                     "insert into ask(run, path, party, own, mail, seen) values(?, ?, ?, ?, ?, ?)",
-                    ((run, path, party, one.values, one.mail, encode(one.seen)) for party, one in own),
+                    ((run, path, party, self._put(run, one.values), one.mail, encode(one.seen)) for party, one in own),
                 )
 
     def nonce(self, run: str) -> bytes:
@@ -152,12 +158,31 @@ class Journal:
                 own, mail, seen = self._connection.execute(
                     "select own, mail, seen from ask where run = ? and path = ? and party = ?", (run, path, party)
                 ).fetchone()
+            own = self._whole(run, own)
             letters: Sequence[Letter] | Embedded = Embedded(mail)
             if _BULK in mail:
                 letters = [attach_box(letter, lambda digest: self._box(run, digest)) for letter in decode(mail)]
             return ask_bytes(study, run, path, shared, own, letters, nonce, Embedded(seen))
 
         return made
+
+    def _put(self, run: str, values: bytes) -> bytes:
+        """Large values go into a file before the ask is written down; their digest stands for them."""
+        if len(values) < LARGE_BYTES:
+            return values
+        digest = hashlib.sha256(values).digest()
+        self._boxes.add(run, {digest: values})
+        return _FILED + digest
+
+    def _whole(self, run: str, stored: bytes) -> bytes:
+        if not stored.startswith(_FILED):
+            return stored
+        values = self._boxes.get(run, stored[len(_FILED) :])
+        if values is None:
+            raise StudyError(
+                f"the journal of run {run} lacks the values of an ask: a file of it was changed or removed"
+            )
+        return values
 
     def asked(self, run: str, path: str) -> dict[str, bool]:
         """The parties of an ask in its order, and whether each has replied."""
@@ -214,12 +239,14 @@ class Journal:
             yield party, Exchange(made(party), reply)
 
     def store_boxes(self, run: str, path: str, party: str, boxes: Mapping[bytes, bytes]) -> None:
-        """Write down the boxes of a reply, which is recorded next with their digests in it."""
+        """Write down the boxes of a reply, which is recorded next with their digests in it. Large ones are files."""
+        self._boxes.add(run, {digest: box for digest, box in boxes.items() if len(box) >= LARGE_BYTES})
         with self._lock, self._connection:
             self._connection.execute("begin immediate")
             self._connection.execute("insert or ignore into boxed values(?, ?, ?)", (run, path, party))
             self._connection.executemany(
-                "insert or ignore into box values(?, ?, ?)", [(run, digest, box) for digest, box in boxes.items()]
+                "insert or ignore into box values(?, ?, ?)",
+                [(run, digest, None if len(box) >= LARGE_BYTES else box) for digest, box in boxes.items()],
             )
 
     def _box(self, run: str, digest: bytes) -> bytes:
@@ -227,11 +254,13 @@ class Journal:
             row = self._connection.execute(
                 "select body from box where run = ? and digest = ?", (run, digest)
             ).fetchone()
-        if row is None:
+        box = None if row is None else self._boxes.get(run, digest) if row[0] is None else bytes(row[0])
+        if box is None:
             raise StudyError(
-                f"the journal of run {run} lacks a box that its letters name: the file was edited or truncated"
+                f"the journal of run {run} lacks a box that its letters name: a file of it was edited, truncated or "
+                "removed"
             )
-        return bytes(row[0])
+        return box
 
     def record(
         self, run: str, path: str, replies: Mapping[str, bytes], *, decided: bool, why: Mapping[str, str] | None = None
@@ -341,6 +370,7 @@ class Journal:
         with self._lock:
             # Not inside the transaction: SQLite truncates the log only between transactions.
             self._connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+        self._boxes.delete(run)
 
     def _is_settled(self, run: str, path: str) -> bool:
         with self._lock:
@@ -396,6 +426,7 @@ class Journal:
     def close(self) -> None:
         with self._lock:
             self._connection.close()
+        self._boxes.close()
 
 
 class _Connection(sqlite3.Connection):

@@ -24,7 +24,7 @@ from comity.federation.declare.protection import Entrusted, Noised, Summed
 from comity.federation.declare.release import Release
 from comity.federation.messages import heads
 from comity.federation.messages.ask import StepPath
-from comity.federation.messages.codec import decode
+from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head, Letter, is_split_letter, open_values
 from comity.federation.part import StepSpec
 from comity.federation.sum.coordinator import check_masked
@@ -62,8 +62,11 @@ class PartyValues(dict[str, Any]):
 class Reply:
     values: PartyValues
     mail: list[Letter]
-    boxes: list[bytes]
+    boxes: Mapping[bytes, bytes]
+    """By SHA-256."""
     head: heads.Head
+    stored: bytes
+    """The reply as it is journalled: with digests in place of boxes."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +88,16 @@ class Reader:
                 self._check_head(party, head)
                 return Refusal("stopped")
             case {"ok": dict(values), "mail": list(mail), "head": head, **rest} if set(rest) <= {"boxes"}:
-                boxes = rest.get("boxes", [])
+                found = rest.get("boxes", [])
             case _:
                 raise self._wrong("it has no valid form")
         self._check_head(party, head)
-        if type(boxes) is not list or not all(type(box) is bytes for box in boxes):
+        if type(found) is not list or not all(type(box) is bytes for box in found):
             raise self._wrong("its boxes are not bytes")
-        self._check_mail(party, mail, {hashlib.sha256(box).digest() for box in boxes})
-        return Reply(self._values(party, values), mail, boxes, head)
+        digests = [hashlib.sha256(box).digest() for box in found]
+        self._check_mail(party, mail, {*digests})
+        stored = encode({"ok": values, "mail": mail, "head": head, "boxes": digests}) if found else raw
+        return Reply(self._values(party, values), mail, dict(zip(digests, found)), head, stored)
 
     def read_stored(self, party: str, raw: bytes) -> tuple[PartyValues, list[Letter]]:
         """Read a reply that was accepted before, from the journal."""

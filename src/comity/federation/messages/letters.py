@@ -3,9 +3,10 @@
 A letter is sealed to the receiver's key of the run, signed with the sender's pinned key, and relayed by the
 coordinator. Keys of a run are deleted with it, so pinned keys that are stolen later open nothing that was recorded.
 
-A letter has a head (study, run, path, sender, receiver, name) and a box. For one receiver the box is the value, sealed
-by HPKE. A large value for several receivers is locked once, under a fresh AES-256-GCM key that encrypts nothing else;
-each receiver gets a letter with that key sealed to it. Both forms refuse a head of another study, run or receiver, an
+A letter has a head (study, run, path, sender, receiver, name) and a box. For a small value the box is the value, sealed
+by HPKE. A large value, or one for several receivers, is locked once, under a fresh AES-256-GCM key that encrypts
+nothing else; each receiver gets a letter with that key sealed to it. The signature then covers 32 bytes of a large box,
+and the box is stored once, beside the letters. Both forms refuse a head of another study, run or receiver, an
 altered box, and a sender that did not sign. For the second form this holds because
 
     the signature covers the head, the sealed key and the SHA-256 of the box;
@@ -80,7 +81,7 @@ def seal_in_common(
     key, common = fresh_seed(), next(iter(heads.values())).common
     box = lock(key, data, common)
     digest = hashlib.sha256(box).digest()
-    letters = []
+    letters: list[Letter] = []
     for to, receiver in receivers.items():
         head = heads[to].raw
         sealed = receiver.seal(key, _for_key(head))
@@ -128,12 +129,6 @@ def attach_box(letter: Letter, box_of: Callable[[bytes], bytes]) -> Letter:
     if "bulk" not in letter:
         return letter
     return {**{name: part for name, part in letter.items() if name != "bulk"}, "box": box_of(letter["bulk"])}
-
-
-def split_boxes(reply: Mapping[str, Any]) -> tuple[bytes, dict[bytes, bytes]]:
-    """A reply with digests in place of its boxes, and the boxes by digest: each box is then stored once."""
-    digests = [hashlib.sha256(box).digest() for box in reply["boxes"]]
-    return encode({**reply, "boxes": digests}), dict(zip(digests, reply["boxes"]))
 
 
 def join_boxes(stored: bytes, box_of: Callable[[bytes], bytes]) -> bytes:

@@ -68,10 +68,13 @@ def verify_ask(coordinator: PublicIdentity, party: str, raw: bytes, digests: Dig
     return raw[:-SIGNATURE_BYTES]
 
 
-def sign_reply(keys: Identity, party: str, raw: bytes, reply: bytes, digests: Digests | None = None) -> bytes:
-    """The reply of `party` to the ask that reached it as `raw`; `digests` are those of `raw`, where they are known."""
+def sign_reply(
+    keys: Identity, party: str, raw: bytes, reply: bytes, digests: Digests | None = None, sent: bytes | None = None
+) -> bytes:
+    """The reply of `party` to the ask that reached it as `raw`; `digests` are those of `raw`, and `sent` is the SHA-256
+    of the reply, where they are known."""
     asked = (digests or Digests.of_signed(raw)).whole
-    return reply + keys.sign(_replied(party, asked, hashlib.sha256(reply).digest()))
+    return reply + keys.sign(_replied(party, asked, sent or hashlib.sha256(reply).digest()))
 
 
 def verified_reply(site: PublicIdentity, party: str, asked: Digests, answer: bytes) -> tuple[bytes, bytes]:

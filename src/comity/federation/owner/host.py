@@ -190,7 +190,7 @@ class Host:
         ask: Ask | None = None
         try:
             ask = Ask.parse(verify_ask(self.identity_of(COORDINATOR), self.party, raw, digests))
-            reply = self._reply(ask, digests)
+            reply, sent = self._reply(ask, digests)
         except ComityError as error:
             refusal = error
             log.warning("%s refused: %s", self.party, error)
@@ -203,10 +203,12 @@ class Host:
             stopped = isinstance(refusal, BadInput | Stopped) or refusal.code == "ledger"
             code = "stopped" if stopped else refusal.code
             reply = encode({"refused": code, "key": "" if code == "stopped" else refusal.key})
-        signed = sign_reply(self.keys, self.party, raw, reply, digests)
+            sent = None
+        signed = sign_reply(self.keys, self.party, raw, reply, digests, sent)
         return Answer(signed, refusal) if ask is None else Answer(signed, refusal, ask.run, ask.path)
 
-    def _reply(self, ask: Ask, digests: Digests) -> bytes:
+    def _reply(self, ask: Ask, digests: Digests) -> tuple[bytes, bytes | None]:
+        """The reply, and its SHA-256 where that is known."""
         if ask.study != self.agreement.study:
             raise Refused(f"study {ask.study[:12]!r} is not the one approved here", code="study")
         with self._locks.hold(ask.run):
@@ -214,9 +216,9 @@ class Host:
             bound = status.nonce
             if bound is not None and bound != ask.nonce:
                 raise Refused(f"run {ask.run} was begun by another journal", code="journal", key="run")
-            stored = status.stored(digests.body)
+            stored = self.store.answered(status, digests.body)
             if stored is not None:
-                return stored
+                return stored, None
             self._check_heads(ask.seen)
             if ask.path not in (READY, BEGIN, ABANDON):
                 status.require_begun(ask.study)
@@ -227,7 +229,7 @@ class Host:
         for head in seen:
             self.store.check_head(head, partial(heads.verify, self.keys.public, self.party, head))
 
-    def _step(self, ask: Ask, digest: bytes) -> bytes:
+    def _step(self, ask: Ask, digest: bytes) -> tuple[bytes, bytes | None]:
         agreement, mount = self.agreement, ask.path.mount
         function, spec = agreement.step(ask.path)
         site = Site(self, ask.run, ask.path, spec.sends)
@@ -248,7 +250,7 @@ class Host:
         if ask.path in (END, ABANDON):
             self.prepared.clear()
         if site.effects.dry_run:
-            return self.store.dry_run(self.reservation(), ask.run, reply, keys=self.keys, party=self.party)
+            return self.store.dry_run(self.reservation(), ask.run, reply, keys=self.keys, party=self.party), None
         return self.store.commit(
             agreement.study,
             ask.run,

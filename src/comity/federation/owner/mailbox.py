@@ -11,6 +11,7 @@ from comity.crypto.sealing import Identity, PublicIdentity
 from comity.errors import Malformed, Refused
 from comity.federation.declare.consortium import Consortium
 from comity.federation.messages.ask import StepPath
+from comity.federation.messages.box_store import LARGE_BYTES
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head, Letter, seal, seal_in_common, unseal
 from comity.federation.owner.run_state import RunState, place_of
@@ -45,16 +46,22 @@ class Mailbox:
         """Seal a declared value to a party's key of this run and sign it. The coordinator relays it with the next ask.
         Without `key`, the receiver's key is the one that `run.meet` brought."""
         self._require_letter([to], name, value)
-        sealed = seal(self._host.keys, key or self._key_of(to), self._head(to, name), encode(value))
-        self.effects.mail.append(sealed)
+        data, head = encode(value), self._head(to, name)
+        if len(data) < LARGE_BYTES:
+            self.effects.mail.append(seal(self._host.keys, key or self._key_of(to), head, data))
+        else:
+            self._send_box({to: key or self._key_of(to)}, {to: head}, data)
 
     def send_all(self, receivers: Iterable[str], name: str, value: Any) -> None:
         """`send` to several parties. A large value is encrypted, relayed and journalled only once."""
         heads = {to: self._head(to, name) for to in receivers}
         self._require_letter(heads, name, value)
-        letters, box = seal_in_common(self._host.keys, {to: self._key_of(to) for to in heads}, heads, encode(value))
+        self._send_box({to: self._key_of(to) for to in heads}, heads, encode(value))
+
+    def _send_box(self, receivers: Mapping[str, PublicIdentity], heads: Mapping[str, Head], data: bytes) -> None:
+        letters, box = seal_in_common(self._host.keys, receivers, heads, data)
         self.effects.mail += letters
-        self.effects.boxes.append(box)
+        self.effects.boxes[letters[0]["bulk"]] = box
 
     def heads(self, sender: str, to: str | None = None) -> Callable[[str], Head]:
         """A function that makes the head of a value from its name, in this ask; by default to this party."""

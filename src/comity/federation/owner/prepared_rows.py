@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,9 +48,26 @@ class PreparedRows:
 
     def __init__(self) -> None:
         self._kept: _Kept | None = None
+        self._arrays: dict[str, tuple[bytes, LocalRecords, NDArray[Any]]] = {}
 
     def clear(self) -> None:
         self._kept = None
+        self._arrays = {}
+
+    def array(self, name: str, values: bytes, records: LocalRecords, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """What `make` computes of all records from public values; from memory where it has this name, these values
+        and these records."""
+        kept = self._arrays.get(name)
+        if kept is not None and kept[0] == values and kept[1] is records:
+            return kept[2]
+        # The memory of the array before is free before more is taken.
+        self._arrays.pop(name, None)
+        kept = None
+        made = make()
+        made.setflags(write=False)
+        if made.nbytes <= MAX_BYTES:
+            self._arrays[name] = values, records, made
+        return made
 
     def of(self, records: LocalRecords, preparation: Preparation, at_once: int | None) -> Pieces:
         """For one pass over the records, in order, in pieces of `at_once`."""

@@ -27,8 +27,8 @@ class Effects:
     # None deletes what an earlier step kept.
     state: dict[str, bytes | None] = field(default_factory=dict)
     mail: list[dict[str, object]] = field(default_factory=list)
-    # What letters to several receivers share.
-    boxes: list[bytes] = field(default_factory=list)
+    # What letters with large values, or to several receivers, name by its SHA-256.
+    boxes: dict[bytes, bytes] = field(default_factory=dict)
     # What this owner receives and keeps after the run, by name and path of the ask that brought it.
     delivered: dict[tuple[str, str], bytes] = field(default_factory=dict)
     # Heads of other parties' ledgers to remember after the run, by party and pinned key.

@@ -209,6 +209,12 @@ class Site:
             self._host.prepared.keep(records, pieces)
         return found
 
+    def prepared(self, name: str, values: bytes, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """What `make` computes of this step's records from public `values`: from memory, where an earlier step of the
+        run computed it. It is read-only, and written nowhere."""
+        key = encode([self.run, self._state.holdout, values])
+        return self._host.prepared.array(name, key, self.records, make)
+
     @contextmanager
     def _reading(self) -> Iterator[None]:
         try:

@@ -107,7 +107,7 @@ class StepExecution:
             assert spec.sends is not None
             values = {**values, spec.sends: site.contribution}
         reply: dict[str, Any] = {"ok": values, "mail": site.effects.mail}
-        return {**reply, "boxes": site.effects.boxes} if site.effects.boxes else reply
+        return {**reply, "boxes": list(site.effects.boxes.values())} if site.effects.boxes else reply
 
     def _may_be_neutral(self) -> bool:
         """Whether the neutral value is within the declared sensitivity of any value that this party could send. What a

@@ -6,9 +6,12 @@ processes that answer the same ask give the same bytes. Every commit moves the l
 head after it: participants that saw a later head notice a file that was restored from a backup, with or without a debit
 in between.
 
+A large box of a letter is a file beside the owner's (`messages.box_store`), durable before the commit that names it:
+the database would write it several times. A commit that fails leaves a file that no reply names.
+
 When a run ends or is abandoned, the same commit deletes its state and the bodies of its replies, overwrites their pages
-and truncates the log. Digests stay, so no ask is answered a second time. Values that were delivered to the owner
-stay after an end, and are deleted with an abandoned run.
+and truncates the log; then the files of its boxes are deleted. Digests stay, so no ask is answered a second time.
+Values that were delivered to the owner stay after an end, and are deleted with an abandoned run.
 """
 
 from __future__ import annotations
@@ -21,10 +24,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from comity.crypto.sealing import Identity
-from comity.errors import Refused
+from comity.errors import Refused, Stopped
 from comity.federation.declare.policy import Reservation
 from comity.federation.messages.ask import ABANDON, BEGIN, END, MEET, StepPath
-from comity.federation.messages.codec import embed, encode
+from comity.federation.messages.box_store import LARGE_BYTES, BoxStore
+from comity.federation.messages.codec import decode, embed, encode
 from comity.federation.messages.heads import Head, newest, sign_head
 from comity.federation.owner.run_state import Effects
 from comity.privacy.ledger import Account, Ledger, Transaction, numbered_parameters
@@ -49,6 +53,9 @@ STUDY_PREFIX = 32
 _LIFECYCLE = (str(BEGIN), str(MEET), str(END), str(ABANDON))
 NONCE = "run:nonce"
 """The state that binds a run to the journal that began it."""
+_FILED = "filed"
+# A stored body without these bytes is the reply as it was sent and need not be decoded.
+_FILED_BYTES = _FILED.encode()
 
 _RUN_STATUS = """
 select (select value from state where owner = ?1 and run = ?2 and name = ?5),
@@ -104,6 +111,10 @@ class RunStatus:
             raise Refused(f"run {self.run} of this study has not begun here", code="unreserved", key="run")
 
 
+def _boxes_of(owner: object, key: str) -> str:
+    return f"{owner}/{key}"
+
+
 def count_answers(ledger: Ledger) -> int:
     """How many asks were answered, of all runs of a ledger's file, the ended ones included."""
     with ledger.reading() as connection:
@@ -134,9 +145,23 @@ class Store:
         self._prefix = "" if study is None else f"{study[:STUDY_PREFIX]:{STUDY_PREFIX}}/"
         self._unit = unit
         self._neighbours = neighbours
+        self._boxes = BoxStore(ledger.path)
         with ledger.transaction() as transaction:
             for statement in _TABLES.split(";"):
                 transaction.connection.execute(statement)
+        self._delete_leftovers()
+
+    def _delete_leftovers(self) -> None:
+        """Delete boxes of runs that are over. A run begins before it has boxes: one that begins meanwhile is not among
+        those that were found."""
+        found = self._boxes.leftovers()
+        if not found:
+            return
+        with self.ledger.reading() as connection:
+            rows = connection.execute(
+                "select owner, run from reply where path = ? and body is not null", (str(BEGIN),)
+            ).fetchall()
+        self._boxes.delete_leftovers(found, (_boxes_of(owner, key) for owner, key in rows))
 
     @property
     def _owner(self) -> str:
@@ -156,6 +181,25 @@ class Store:
         """The status of a run and of one ask in it."""
         with self.ledger.reading() as connection:
             return RunStatus.of(connection, self._owner, self._key(run), path)
+
+    def answered(self, status: RunStatus, digest: bytes) -> bytes | None:
+        """The reply that was sent to this ask, as it was sent. Refuses another ask under the same path."""
+        body = status.stored(digest)
+        if body is None or _FILED_BYTES not in body:
+            return body
+        reply = decode(body)
+        places = reply.pop(_FILED, [])
+        boxes = reply.get("boxes", [])
+        for place in places:
+            box = self._boxes.get(_boxes_of(self._owner, status.run), boxes[place])
+            if box is None:
+                raise Stopped(
+                    f"{status.path}: a letter of the stored reply is missing beside the ledger; put the files back, or "
+                    "end the run",
+                    code="ledger",
+                )
+            boxes[place] = box
+        return encode(reply) if places else body
 
     def _has_ended(self, connection: sqlite3.Connection, run: str) -> bool:
         row = connection.execute("select 1 from ended where owner = ? and run = ?", (self._owner, run)).fetchone()
@@ -229,20 +273,24 @@ class Store:
         *,
         keys: Identity,
         party: str,
-    ) -> bytes:
-        """Make a step's effects and its reply durable, and return the reply to send.
+    ) -> tuple[bytes, bytes]:
+        """Make a step's effects and its reply durable, and return the reply to send with its SHA-256.
 
         If another process has answered the same ask, that is its reply, and the effects here are dropped. `reservation`
         is what a step that reserves is to reserve. `keys` sign the head of the ledger for this `party`.
         """
         signed = [study, run, str(path), digest]
         run = self._key(run)
+        filed = {name: box for name, box in effects.boxes.items() if len(box) >= LARGE_BYTES}
+        self._boxes.add(_boxes_of(self._owner, run), filed)
         with self.ledger.transaction() as transaction:
             connection = transaction.connection
             status = RunStatus.of(connection, self._owner, run, path)
-            first = status.stored(digest)
+            first = self.answered(status, digest)
             if first is not None:
-                return first  # another process of this owner was faster: its bytes leave, this draw never does
+                return first, hashlib.sha256(
+                    first
+                ).digest()  # another process of this owner was faster: its bytes leave, this draw never does
             transaction.require_unfrozen()
             if effects.reserve:
                 assert reservation is not None
@@ -258,14 +306,16 @@ class Store:
             if effects.abandon:
                 self._abandon(transaction, run)
             self._remember(connection, effects)
-            body = self._with_head(transaction, keys, party, signed, reply)
+            body, stored = self._with_head(transaction, keys, party, signed, reply, list(effects.boxes))
+            sent = hashlib.sha256(body)
             connection.execute(
                 "insert into reply values(?, ?, ?, ?, ?, ?, ?)",
-                (self._owner, run, str(path), study, digest, hashlib.sha256(body).hexdigest(), body),
+                (self._owner, run, str(path), study, digest, sent.hexdigest(), stored),
             )
         if effects.close or effects.abandon:
             self._truncate_log()
-        return body
+            self._boxes.delete(_boxes_of(self._owner, run))
+        return body, sent.digest()
 
     def dry_run(
         self, reservation: Reservation, run: str, reply: Mapping[str, Any], *, keys: Identity, party: str
@@ -293,6 +343,7 @@ class Store:
                 self._abandon(transaction, run)
                 transaction.note(hashlib.sha256(encode(["abandon", run])).digest())
         self._truncate_log()
+        self._boxes.delete(_boxes_of(self._owner, run))
 
     def _keep(self, connection: sqlite3.Connection, run: str, effects: Effects) -> None:
         owner, state = self._owner, effects.state
@@ -348,13 +399,30 @@ class Store:
     # Heads.
 
     def _with_head(
-        self, transaction: Transaction, keys: Identity, party: str, what: list[Any], reply: Mapping[str, Any]
-    ) -> bytes:
-        """The reply with the head that the ledger has after this commit."""
-        parts = {name: embed(value, depth=2) for name, value in reply.items()}
-        transaction.note(hashlib.sha256(encode([*what, parts])).digest())
+        self,
+        transaction: Transaction,
+        keys: Identity,
+        party: str,
+        what: list[Any],
+        reply: Mapping[str, Any],
+        digests: list[bytes],
+    ) -> tuple[bytes, bytes]:
+        """The reply with the head that the ledger has after this commit: as it is sent, and as it is stored, with
+        `digests` in place of large boxes. The head covers the digests of all boxes."""
+        boxes = reply.get("boxes", [])
+        parts = {name: embed(value, depth=2) for name, value in reply.items() if name != "boxes"}
+        transaction.note(hashlib.sha256(encode([*what, parts, digests])).digest())
         head = transaction.commit_head()
-        return encode({**parts, "head": sign_head(keys, party, head.ledger, head.count, head.head)})
+        whole: dict[str, Any] = {**parts, "head": sign_head(keys, party, head.ledger, head.count, head.head)}
+        if not boxes:
+            body = encode(whole)
+            return body, body
+        body = encode({**whole, "boxes": boxes})
+        places = [place for place, box in enumerate(boxes) if len(box) >= LARGE_BYTES]
+        if not places:
+            return body, body
+        kept = [digest if place in places else box for place, (digest, box) in enumerate(zip(digests, boxes))]
+        return body, encode({**whole, "boxes": kept, _FILED: places})
 
     def check_head(self, seen: Head, verify: Callable[[], None]) -> None:
         """Compare a head that others saw of this owner's ledger. One that the ledger lacks freezes it, if `verify`

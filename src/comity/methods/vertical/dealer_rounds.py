@@ -2,7 +2,8 @@
 
     blind      (once) each party masks its instruments with what the coordinator dealt and seals them to the others
     weigh      its partial scores are its share of the scores; masked, they are sealed to the others
-    respond    it computes its share of the curve, the label's holder less its labels; masked, sealed to the others
+    respond    it computes its share of the curve, the label's holder less its labels; masked, sealed to the others: a
+               stretch of rows at a time, with what was dealt for it
     (share)    its share of Σ u_i (s(z_i) − y_i + ½), for a release that adds noise on shares
 
 Adversary    a coordinator that works with no party and deals correctly, and any parties but one together.
@@ -51,6 +52,10 @@ from comity.methods.vertical.rounds import (
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
+STRETCH_ROWS = 1 << 17
+"""Rows whose waves are dealt in one ask: 17 MB."""
+_MAX_STRETCHES = 1 << 16
+
 _SEEDS = "rounds.seeds"
 """Digests of all seeds that this site was dealt in the run."""
 
@@ -74,9 +79,9 @@ class DealerRounds(Rounds):
         dealt = Sealed("random words, independent of all records")
         count = Count(MAX_ROUNDS)
         shown = Fields({"round": count, "words": Array(("rows",), "<u2")})
-        letter = Fields({"round": count, "words": Array(("rows",), "<u8")})
-        dealt_waves = Array((2 * len(CURVE.harmonics), "rows"), "<u8")
-        hand = Fields({"seed": Blob(32), "waves": dealt_waves, "sums": Array(None, "<u8")}, ("waves", "sums"))
+        letter = Fields({"round": count, "stretch": Count(_MAX_STRETCHES), "words": Array(None, "<u8")})
+        hand = Fields({"seed": Blob(32), "sums": Array(None, "<u8")}, ("sums",))
+        dealt_curve = Fields({"round": count, "waves": Array(None, "<u8")}, ("waves",))
         moments = Derived("moments")
         return Declaration(
             (
@@ -84,6 +89,7 @@ class DealerRounds(Rounds):
                 release("whitening", COORDINATOR, EVERY_PARTY, moments, Array(None)),
                 release("masked_features", EVERY_PARTY, EVERY_PARTY, Sealed("a uniform matrix"), Array(None, "<u8")),
                 release("round_hand", COORDINATOR, EVERY_PARTY, dealt, hand),
+                release("wave_hand", COORDINATOR, EVERY_PARTY, dealt, dealt_curve),
                 release("weights", COORDINATOR, EVERY_PARTY, moments, Array((self.size,))),
                 release("interval", COORDINATOR, EVERY_PARTY, moments, Array((2,))),
                 release("masked_scores", EVERY_PARTY, EVERY_PARTY, Sealed("uniform words"), shown),
@@ -109,27 +115,53 @@ class DealerRounds(Rounds):
         number = int(site.label)
         self._require_fresh(site, round_hand["seed"], "round_hand")
         site.keep(f"rounds.hand/{number}", round_hand)
-        found = self.scores(self.features(self._columns(site), site.party), site.party, weights, interval)
-        share = waves.mask_angles(self._wave_hand(site, number), found)
+        share = self._partial_scores(site, weights, interval)
+        for stretch, part in enumerate(self.stretches(len(share))):
+            share[part] = waves.mask_angles(self._wave_hand(site, number, stretch), share[part])
+        share = share.astype("<u2")
         site.keep(f"rounds.scores/{number}", share)
         self._send(site, "masked_scores", {"round": number, "words": share})
 
-    @step(times=MAX_ROUNDS)
-    def respond(self, site: Site) -> None:
-        number = int(site.label)
-        shown = waves.open_angles(self._letters(site, "masked_scores", number, site.kept(f"rounds.scores/{number}")))
-        response = waves.evaluate_share(self._wave_hand(site, number), CURVE, shown)
+    @step(times=MAX_ROUNDS * _MAX_STRETCHES)
+    def respond(self, site: Site, wave_hand: dict[str, Any]) -> None:
+        stretches = self.stretches(site.dims["rows"])
+        number, stretch = divmod(int(site.label), len(stretches))
+        part, last = stretches[stretch], stretch == len(stretches) - 1
+        if stretch > 0:
+            self._keep_opened(site, number, stretch - 1)
+        own = site.kept(f"rounds.scores/{number}")
+        letters = self._letters(site, "masked_scores", number, own, last=last)
+        shown = waves.open_angles([letter[part] for letter in letters])
+        hand = self._wave_hand(site, number, stretch, wave_hand)
+        response = waves.evaluate_share(hand, CURVE, shown)
         if site.party == self.design.label_at:
-            response -= half_labels(self._labels(site))
-        share = vectors.mask_share(self._vector_hand(site, number), response)
+            response -= half_labels(self._labels(site, part))
+        share = np.asarray(response - self._vector_hand(site, number).mask[part], "<u8")
         site.keep(f"rounds.responses/{number}", share)
-        self._send(site, "masked_responses", {"round": number, "words": share})
+        self._send(site, "masked_responses", {"round": number, "stretch": stretch, "words": share})
+
+    def stretches(self, rows: int) -> list[slice]:
+        """The rows of each stretch: the same for all parties. What is dealt for one is dealt independently."""
+        return [slice(start, min(start + STRETCH_ROWS, rows)) for start in range(0, rows, STRETCH_ROWS)]
+
+    def _keep_opened(self, site: Site, number: int, stretch: int) -> None:
+        """Open what all parties sent of a stretch, once: a mask hides one value."""
+        before = site.kept(f"rounds.opened/{number}", np.zeros(0, np.uint64))
+        part = self.stretches(site.dims["rows"])[stretch]
+        own = site.kept(f"rounds.responses/{number}")
+        opened = np.zeros(part.stop - part.start, np.uint64)
+        if len(before) != part.start:
+            raise Refused(f"stretch {stretch} of round {number} is not the next one to be opened", code="stopped")
+        for letter in self._letters(site, "masked_responses", number, own, stretch=stretch):
+            if len(letter) != len(opened):
+                raise Malformed(f"masked responses to {len(opened)} rows were expected", code="form")
+            opened += letter
+        site.keep(f"rounds.opened/{number}", np.concatenate([before, opened]))
 
     def share(self, site: Site, number: int) -> Words:
-        letters = self._letters(site, "masked_responses", number, site.kept(f"rounds.responses/{number}"))
-        opened = np.zeros(site.dims["rows"], np.uint64)
-        for letter in letters:
-            opened += letter
+        self._keep_opened(site, number, len(self.stretches(site.dims["rows"])) - 1)
+        opened = site.kept(f"rounds.opened/{number}")
+        site.forget(f"rounds.opened/{number}")
         lines = self._lines(site)
         theirs = site.received("masked_features", self._peers(site))
         matrices = {}
@@ -150,16 +182,14 @@ class DealerRounds(Rounds):
 
     def _lines(self, site: Site) -> Words:
         """This party's instruments in units of 2^−PLACES, one line per column; the same in every step of a run."""
-        whitening = site.kept("rounds.whitening")
-        if whitening is None:
+        if site.kept("rounds.whitening") is None:
             raise Refused("rounds come after the features were masked", code="stopped")
-        units = self.instruments(self.features(self._columns(site), site.party), site.party, whitening)
-        lines = np.ascontiguousarray(units.T.astype(np.int64))
-        digest = hashlib.sha256(lines.tobytes()).digest()
+        found = self._instruments(site)
+        digest = hashlib.sha256(found.data).digest()
         if site.kept("rounds.digest", digest) != digest:
             raise Refused("the records changed during the run", code="stopped")
         site.keep("rounds.digest", digest)
-        return lines.view(np.uint64)
+        return found.astype(np.int64).view(np.uint64)
 
     def _masked(self, site: Site, lines: Words) -> Words:
         seed = site.kept("rounds.matrix_seed")
@@ -167,20 +197,33 @@ class DealerRounds(Rounds):
             raise Refused("rounds come after the features were masked", code="stopped")
         return np.asarray(lines - vectors.expand_matrix_mask(seed, *lines.shape), "<u8")
 
-    def _letters(self, site: Site, name: str, number: int, own: Any) -> list[Any]:
-        """All parties' letters of this round, this party's first."""
-        letters = site.take(name, self._peers(site))
+    def _letters(
+        self, site: Site, name: str, number: int, own: Any, *, stretch: int | None = None, last: bool = True
+    ) -> list[Any]:
+        """All parties' letters of this round, this party's first; of a `stretch`, where there are several. They stay
+        until the `last` step that reads them."""
+        letters = site.take(name, self._peers(site)) if last else site.received(name, self._peers(site))
         if (
             own is None
-            or any(letter["round"] != number for letter in letters.values())
+            or any((letter["round"], letter.get("stretch")) != (number, stretch) for letter in letters.values())
             or len(letters) < len(self.widths) - 1
         ):
             raise Refused(f"{name} of round {number} did not arrive from every party", code="stopped")
         return [own, *(letter["words"] for letter in letters.values())]
 
-    def _wave_hand(self, site: Site, number: int) -> waves.WaveHand:
-        hand = self._hand(site, number, "waves")
-        return waves.WaveHand(hand["seed"], site.dims["rows"], len(CURVE.harmonics), hand.get("waves"))
+    def _wave_hand(self, site: Site, number: int, stretch: int, dealt: dict[str, Any] | None = None) -> waves.WaveHand:
+        """The hand of a stretch; `dealt` is what the last party needs beyond its seed, and only for its shares."""
+        part, count = self.stretches(site.dims["rows"])[stretch], len(CURVE.harmonics)
+        rows, rest = part.stop - part.start, None
+        if dealt is not None:
+            found = dealt.get("waves")
+            if dealt["round"] != number or (found is not None) != (site.party == self.design.parties[-1]):
+                raise Refused(f"round {number} was not dealt as agreed on", code="stopped")
+            if found is not None and found.size != 2 * count * rows:
+                raise Malformed(f"waves of {rows} rows were expected", code="form", key="wave_hand")
+            rest = None if found is None else found.reshape(2 * count, rows)
+        seed = _seed_of_stretch(self._hand(site, number, "sums")["seed"], stretch)
+        return waves.WaveHand(seed, rows, count, rest)
 
     def _vector_hand(self, site: Site, number: int) -> vectors.VectorHand:
         hand = self._hand(site, number, "sums")
@@ -211,19 +254,32 @@ class DealerRounds(Rounds):
             (derive(seed, "matrix"), width)
             for seed, width in zip(self._seeds(view, "matrices").values(), self.widths.values())
         ]
-        dealt, sums = waves.deal_waves(seeds, rows, CURVE)[-1].rest, vectors.deal_vector(matrices, seeds, rows)[-1].rest
+        sums = vectors.deal_vector(matrices, seeds, rows)[-1].rest
         hands: dict[str, dict[str, Any]] = {party: {"seed": seed} for party, seed in zip(self.widths, seeds)}
-        hands[self.design.parties[-1]] |= {"waves": dealt, "sums": sums}
+        last = self.design.parties[-1]
+        hands[last] |= {"sums": sums}
         each: Mapping[str, Mapping[str, Any]] = {
             party: {"round_hand": hand, "interval": interval}
             for (party, hand), interval in zip(hands.items(), intervals)
         }
         view.ask("weigh", each=each, label=number, weights=np.asarray(weights, np.float64))
-        view.ask("respond", to=list(self.widths), label=number)
+        stretches = self.stretches(rows)
+        for stretch, part in enumerate(stretches):
+            own = [_seed_of_stretch(seed, stretch) for seed in seeds]
+            dealt: dict[str, dict[str, Any]] = {party: {"round": number} for party in self.widths}
+            found = waves.deal_waves(own, part.stop - part.start, CURVE)[-1].rest
+            assert found is not None
+            dealt[last]["waves"] = found.reshape(-1)
+            each = {party: {"wave_hand": hand} for party, hand in dealt.items()}
+            view.ask("respond", each=each, label=number * len(stretches) + stretch)
 
     def _seeds(self, view: Parties, name: str) -> dict[str, bytes]:
         found: dict[str, bytes] = view.once(name, lambda: {party: fresh_seed() for party in self.design.parties})
         return {party: found[party] for party in self.design.parties}
+
+
+def _seed_of_stretch(seed: bytes, stretch: int) -> bytes:
+    return derive(seed, "stretch", stretch)
 
 
 def half_labels(second: NDArray[np.bool_]) -> Words:

@@ -6,8 +6,9 @@ halves, of which both hold a share. In the order of a round:
 
     weigh      each party computes its partial scores; for every pair that it is not in, it splits them into a random
                part for one of the two and the rest for the other; k offers a nonce
-    encrypt    the partner adds up its half of the scores, and seals what it multiplies to k, encrypted
-    evaluate   k multiplies its instruments with it, keeps its share, and seals its reply
+    encrypt    the partner adds up its half of the scores, and seals what it multiplies to k, encrypted, a stretch of
+               rows at a time
+    evaluate   k multiplies its instruments with the stretch; after the last it keeps its share, and seals its reply
     (share)    shares of Σ u_i (s(z_i) − y_i + ½), for a release that adds noise on shares
 
 Adversary    the coordinator with one party. Two partners together would learn the partial scores of a third party from
@@ -27,7 +28,8 @@ and sin k(a + b) = sin ka·cos kb + cos ka·sin kb, so with the first party's in
 
 where left_w are the sines and cosines of all harmonics and 1, right_w the cosines and sines times their amplitudes and
 ½ − y: one long inner product of `LINES` entries for each row, and no elementwise product of shared values. Entries are
-rounded to 2^−PLACES.
+rounded to 2^−PLACES. A party that lacks the label leaves out its line. Rows come in chunks as long as a ring element,
+each line of a chunk after the other: messages and memory do not grow with the rows.
 
 Rounding: an entry on the left is off by at most h = 2^−(PLACES + 1), one on the right as well, except the label's line,
 which is on the grid. For one row, over D instruments of norm 1 together, the sum is off by at most
@@ -36,18 +38,19 @@ which is on the grid. For one row, over D instruments of norm 1 together, the su
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from math import sqrt
+from functools import cache, cached_property
+from math import ceil, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.compiled import compiled
 from comity.crypto.dealer_waves import STEPS
-from comity.crypto.products.fixed_point import FixedPoint, product_bits
-from comity.crypto.products.rlwe_product import NONCE_BYTES, Encryptor, Evaluator, Plan, Reply
+from comity.crypto.products.rlwe import NARROW
+from comity.crypto.products.rlwe_product import DROPPED, NONCE_BYTES, Encryptor, Evaluator, Plan, Reply, Sums
 from comity.entropy import Stream, derive
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.parties import Parties
@@ -66,9 +69,20 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int32]
 Words = NDArray[np.uint64]
 
-_FORM = FixedPoint(PLACES)
-_NOISE_ROOM = 1 << 46
+_NOISE_ROOM = 1 << 43
 """Room in the ring for the noise, in units of a product."""
+
+_LARGEST_CARRY = 2.0**-8
+"""The most that carries may add to the sensitivity, as a share of it: messages leave out as many bits as it allows. The
+noise grows by the same share."""
+
+_RING = NARROW
+CHUNK = _RING.degree
+"""Rows whose lines follow each other."""
+
+_STRETCH_CHUNKS = 32
+"""Chunks of a stretch: 20 MB of a message."""
+_MAX_STRETCHES = 1 << 16
 
 LINES = 2 * len(CURVE.harmonics) + 1
 """Entries of a row: sine and cosine of every harmonic, and the label's."""
@@ -84,15 +98,24 @@ class RlweRounds(Rounds):
 
     @cached_property
     def bits(self) -> int:
-        """Bits of the ring of shares."""
-        return product_bits(LINES * self.max_rows, _FORM, _FORM, noise=_NOISE_ROOM) + 2
+        """Bits of the ring of shares: for the sums, with the number of parties as a factor, which the check of a
+        declared sum includes, and two to spare."""
+        return (len(self.design.parties) * self._most(self.max_rows) + _NOISE_ROOM).bit_length() + 2
+
+    def _most(self, rows: int) -> int:
+        """The largest sum over so many rows, in units of a product."""
+        return ceil(rows * rounded_residual(self.size) / self.grid)
+
+    @cached_property
+    def carry(self) -> int:
+        """How many units a product may be off, for all parties and up to `max_rows` rows."""
+        return max((self.plan(party, self.max_rows).off_by for party in self.partner), default=1)
 
     @property
     def bound(self) -> OpenedValue:
-        """Twice the largest contribution of a record, plus one unit of carry in every product at each of two
-        neighbours."""
+        """Twice the largest contribution of a record, plus the carry of every product at each of two neighbours."""
         largest = rounded_residual(self.size)
-        l2 = 2 * largest * (1 + 1e-12) + 2 * self.grid * sqrt(self.size)
+        l2 = 2 * largest * (1 + 1e-12) + 2 * self.carry * self.grid * sqrt(self.size)
         return OpenedValue(l2=l2, limit=self.max_rows * largest, ring=self.bits)
 
     @cached_property
@@ -112,13 +135,63 @@ class RlweRounds(Rounds):
     def _lines_of(self, party: str) -> int:
         return self.widths[party] + (party == self._with_constant)
 
+    def lines(self, party: str) -> int:
+        """Entries of a row in the product of a party with its partner: the label's only where the partner has it."""
+        return LINES if self.partner[party] == self.design.label_at else LINES - 1
+
+    @cached_property
+    def _dropped(self) -> int:
+        """How many bits messages leave out: the most whose carry stays within its share of the sensitivity."""
+        allowed = _LARGEST_CARRY * rounded_residual(self.size) / (self.grid * sqrt(self.size))
+        fits = [
+            dropped
+            for dropped in DROPPED
+            if all(self._plan(party, self.max_rows, dropped).off_by <= allowed for party in self.partner)
+        ]
+        return max(fits, default=0)
+
     def plan(self, party: str, rows: int) -> Plan:
         """Parameters of a party's product with its partner."""
-        return Plan.choose(LINES * rows, 1, self._lines_of(party), _FORM, _FORM, noise=_NOISE_ROOM, bits=self.bits)
+        return self._plan(party, rows, self._dropped)
+
+    def _plan(self, party: str, rows: int, dropped: int) -> Plan:
+        lines, unit = self.lines(party), 1 << PLACES
+        limit = max(self.limit(party), constant_units(self.size) / unit if party == self._with_constant else 0.0)
+        # Of one row's entries: |sin| + |cos| <= √2 for each harmonic, the label's, and rounding.
+        of_row = unit * limit * (sqrt(2) * len(CURVE.harmonics) + lines - LINES + 1) + lines / 2
+        return Plan(
+            lines * rows,
+            1,
+            self._lines_of(party),
+            unit,
+            unit,
+            self.bits,
+            _RING,
+            dropped=dropped,
+            # Above what any number of rows that a study may have is off by.
+            beside=1 << PLACES * 2,
+            sum_b=ceil(rows * of_row),
+            most=self._most(rows),
+            blocks=_STRETCH_CHUNKS * lines,
+        )
+
+    @property
+    def low(self) -> np.dtype[Any]:
+        """The type of the lowest words of a message."""
+        found = {self.plan(party, self.max_rows).low for party in self.partner}
+        return found.pop() if found else np.dtype("i1")
+
+    def stretches(self, rows: int) -> list[slice]:
+        """The rows of each stretch: the same for all parties."""
+        length = _STRETCH_CHUNKS * CHUNK
+        return [slice(start, min(start + length, rows)) for start in range(0, rows, length)]
 
     def bytes_per_round(self, rows: int) -> int:
         """Bytes that all parties send each other in a round over so many rows."""
-        products = sum(sum(self.plan(party, rows).message_bytes) for party in self.partner)
+        products = 0
+        for party in self.partner:
+            plan = self.plan(party, rows)
+            products += plan.packed_bytes * (CHUNK + plan.rows) + plan.message_bytes[1]
         return products + 2 * rows * len(self.partner) * (len(self.design.parties) - 2)
 
     def declare(self, consortium: Consortium) -> Declaration:
@@ -129,7 +202,9 @@ class RlweRounds(Rounds):
         parts = Fields({"round": count, "parts": Each(Array(("rows",), "<u2"))})
         seed = Fields({"round": count, "seed": Blob(32)})
         nonce = Fields({"round": count, "nonce": Blob(NONCE_BYTES)})
-        message = Fields({"round": count, "nonce": Blob(NONCE_BYTES), "blocks": Array(None, "<i4")})
+        stretch = Count(_MAX_STRETCHES)
+        form = {"low": Array(None, self.low.str), "high": Array(None, "<i4")}
+        message = Fields({"round": count, "stretch": stretch, "nonce": Blob(NONCE_BYTES), **form})
         reply = Fields({"round": count, "h": Array(None, "<u4"), "v": Array(None, "<u4")})
         return Declaration(
             (
@@ -157,7 +232,7 @@ class RlweRounds(Rounds):
     @step(times=MAX_ROUNDS)
     def weigh(self, site: Site, weights: Floats, interval: Floats) -> None:
         number = int(site.label)
-        own = self.scores(self.features(self._columns(site), site.party), site.party, weights, interval)
+        own = self._partial_scores(site, weights, interval)
         site.keep(f"rounds.scores/{number}", own.astype("<u2"))
         rest: dict[str, dict[str, Angles]] = {}
         for party, other in self.partner.items():
@@ -173,52 +248,103 @@ class RlweRounds(Rounds):
             nonce = Evaluator(self.plan(site.party, site.dims["rows"]), seed).nonce
             site.send(self.partner[site.party], "wave_nonce", {"round": number, "nonce": nonce})
 
-    @step(times=MAX_ROUNDS)
+    @step(times=MAX_ROUNDS * _MAX_STRETCHES)
     def encrypt(self, site: Site) -> None:
-        number, peers = int(site.label), self._partnered_by(site.party)
-        nonces = self._letters(site, "wave_nonce", number, peers)
+        number, stretch, part, last = self._part(site)
+        peers = self._partnered_by(site.party)
+        nonces = self._letters(site, "wave_nonce", number, peers, last)
         outside = {party for peer in peers for party in self._outside(peer)}
-        parts = self._letters(site, "score_parts", number, sorted(outside))
+        parts = self._letters(site, "score_parts", number, sorted(outside), last)
+        halves = self._halves(site, part)
         for peer in peers:
-            place = self._scores(site, number).astype(np.int64)
+            place = self._scores(site, number)[part].astype(np.int64)
             for party in self._outside(peer):
                 if peer not in parts[party]["parts"]:
                     raise Malformed(f"a part of the scores for {peer} was expected from {party}", code="form")
-                place += parts[party]["parts"][peer]
-            plan, seed = self.plan(peer, site.dims["rows"]), site.secret()
-            site.keep(f"rounds.encryptor/{number}/{peer}", seed)
-            side, values = Encryptor(plan, seed), right_lines(_on_circle(place), self._halves(site))
-            blocks = [side.begin(nonces[peer]["nonce"]).reshape(-1)]
-            for start in range(0, plan.rows, plan.block_rows):
-                block = np.ascontiguousarray(values[:, start : start + plan.block_rows])
-                blocks.append(side.encrypt(block).reshape(-1))
-            site.send(peer, "wave_encrypted", {"round": number, "nonce": side.nonce, "blocks": np.concatenate(blocks)})
+                place += parts[party]["parts"][peer][part]
+            plan, nonce = self.plan(peer, site.dims["rows"]), nonces[peer]["nonce"]
+            name = f"rounds.encryptor/{number}/{peer}"
+            if stretch == 0:
+                seed = site.secret()
+                site.keep(name, seed)
+                side = Encryptor(plan, seed)
+            else:
+                side = Encryptor.resume(plan, self._kept_seed(site, name), nonce, stretch)
+            message = _Message.empty(plan, self._message_length(peer, stretch, part))
+            if stretch == 0:
+                message.add(side.begin(nonce))
+            for start in range(0, len(place), CHUNK):
+                rows = slice(start, start + CHUNK)
+                values = right_lines(_on_circle(place[rows]), None if halves is None else halves[rows])
+                for block in _blocks(values.reshape(1, -1), plan.block_rows):
+                    message.add(side.encrypt(block))
+            fields = {"round": number, "stretch": stretch, "nonce": side.nonce}
+            site.send(peer, "wave_encrypted", {**fields, "low": message.low, "high": message.high.reshape(-1)})
 
-    @step(times=MAX_ROUNDS)
+    @step(times=MAX_ROUNDS * _MAX_STRETCHES)
     def evaluate(self, site: Site) -> None:
-        number, other = int(site.label), self.partner.get(site.party)
+        number, stretch, part, last = self._part(site)
+        other = self.partner.get(site.party)
         if other is None:
             return
-        plan, seed = self.plan(site.party, site.dims["rows"]), site.kept(f"rounds.evaluator/{number}")
-        message = self._letters(site, "wave_encrypted", number, [other])[other]
-        seeds = self._letters(site, "score_seed", number, self._outside(site.party))
-        words = plan.parameters.words
-        if seed is None or message["blocks"].size != words * (plan.block_rows + plan.rows):
+        rows = site.dims["rows"]
+        plan = self.plan(site.party, rows)
+        message = self._letters(site, "wave_encrypted", number, [other], True)[other]
+        seeds = self._letters(site, "score_seed", number, self._outside(site.party), last)
+        lines, length = self.lines(site.party), self._message_length(site.party, stretch, part)
+        sizes = message["low"].size, message["high"].size
+        if message["stretch"] != stretch or sizes != (length, (plan.parameters.words - 1) * length):
             raise Malformed(f"encrypted waves of round {number} were expected from {other}", code="form")
-        place = self._scores(site, number).astype(np.int64)
+        packed = _Message(plan, message["low"], message["high"].reshape(-1, length))
+        place = self._scores(site, number)[part].astype(np.int64)
         for letter in seeds.values():
-            place += _part(letter["seed"], len(place))
-        side, at = Evaluator(plan, seed), words * plan.block_rows
-        side.begin(message["nonce"], message["blocks"][:at].reshape(words, 1, -1))
-        own, lines = self._own_lines(site), left_lines(_on_circle(place))
-        for start in range(0, plan.rows, plan.block_rows):
-            part = slice(start, min(start + plan.block_rows, plan.rows))
-            size = words * (part.stop - start)
-            side.absorb(message["blocks"][at : at + size].reshape(words, 1, -1), multiply_lines(own, lines, part))
-            at += size
+            place += _part(letter["seed"], rows)[part]
+        side, alone = self._evaluator(site, number, stretch, message["nonce"], packed)
+        own, halves = self._own_lines(site, part), self._halves(site, part)
+        if halves is not None:
+            # The holder's partner does not have the label: the holder multiplies it alone.
+            alone += own @ np.ldexp(-halves, PLACES)
+        for start in range(0, len(place), CHUNK):
+            values = multiply_lines(own[:, start : start + CHUNK], _on_circle(place[start : start + CHUNK]), lines)
+            for block in _blocks(values, plan.block_rows):
+                side.absorb(packed.next(block.shape[1]), block)
+        if not last:
+            sums = side.so_far
+            found = {"next": stretch + 1, "nonce": message["nonce"], "alone": alone}
+            site.keep(f"rounds.sums/{number}", {**found, "digits": sums.digits, "inner": sums.inner})
+            return
+        site.forget(f"rounds.sums/{number}")
         reply = side.reply()
-        site.keep(f"rounds.share/{number}", side.share().reshape(-1))
+        # Integers below 2^53: exact as floating-point numbers.
+        site.keep(f"rounds.share/{number}", side.share().reshape(-1) + alone.astype(np.int64).view(np.uint64))
         site.send(other, "wave_evaluated", {"round": number, "h": reply.h.reshape(-1), "v": reply.v.reshape(-1)})
+
+    def _message_length(self, party: str, stretch: int, part: slice) -> int:
+        """Coefficients of a stretch of the message to a party; the first has block 0 before its rows."""
+        return self.lines(party) * (int(part.stop) - int(part.start)) + (CHUNK if stretch == 0 else 0)
+
+    def _evaluator(
+        self, site: Site, number: int, stretch: int, nonce: bytes, message: _Message
+    ) -> tuple[Evaluator, Floats]:
+        """The evaluator before the rows of a stretch, and the holder's sums so far."""
+        plan = message.plan
+        seed, before = self._kept_seed(site, f"rounds.evaluator/{number}"), site.kept(f"rounds.sums/{number}")
+        if (before is None) != (stretch == 0) or (before is not None and before["next"] != stretch):
+            raise Refused(f"stretch {stretch} of round {number} is not the next one to be evaluated", code="stopped")
+        if before is None:
+            side = Evaluator(plan, seed)
+            side.begin(nonce, message.next(plan.block_rows))
+            return side, np.zeros(plan.columns_b)
+        if before["nonce"] != nonce:
+            raise Malformed("all stretches of a message have one nonce", code="nonce")
+        sums = Sums(before["digits"], before["inner"])
+        return Evaluator.resume(plan, seed, nonce, stretch, sums), before["alone"].copy()
+
+    def _part(self, site: Site) -> tuple[int, int, slice, bool]:
+        """The round and the stretch of a step, its rows, and whether they are the last."""
+        stretches = self.stretches(site.dims["rows"])
+        number, stretch = divmod(int(site.label), len(stretches))
+        return number, stretch, stretches[stretch], stretch == len(stretches) - 1
 
     def share(self, site: Site, number: int) -> Words:
         total = np.zeros(self.size, np.uint64)
@@ -228,30 +354,29 @@ class RlweRounds(Rounds):
                 raise Refused(f"round {number} was not multiplied", code="stopped")
             total[self._places_of(site.party)] += found
         peers = self._partnered_by(site.party)
-        for peer, reply in self._letters(site, "wave_evaluated", number, peers).items():
-            plan, seed = self.plan(peer, site.dims["rows"]), site.kept(f"rounds.encryptor/{number}/{peer}")
+        for peer, reply in self._letters(site, "wave_evaluated", number, peers, True).items():
+            plan = self.plan(peer, site.dims["rows"])
+            seed = self._kept_seed(site, f"rounds.encryptor/{number}/{peer}")
             words, columns = plan.parameters.words, plan.columns_b
             if reply["h"].size != words * columns * plan.block_rows or reply["v"].size != words * columns:
                 raise Malformed(f"a reply of round {number} was expected from {peer}", code="form")
             answer = Reply(reply["h"].reshape(words, columns, -1), reply["v"].reshape(words, 1, columns))
             total[self._places_of(peer)] += Encryptor.awaiting(plan, seed).share(answer).reshape(-1)
-        halves = self._halves(site)
-        if halves is not None and site.party in self.partner:
-            # The holder's partner does not have the label: the holder multiplies it alone.
-            own = self._own_lines(site) @ np.ldexp(-halves, PLACES)
-            total[self._places_of(site.party)] += own.astype(np.int64).view(np.uint64)
         return total & np.uint64((1 << self.bits) - 1)
 
-    def _own_lines(self, site: Site) -> Floats:
+    def _kept_seed(self, site: Site, name: str) -> bytes:
+        seed: bytes | None = site.kept(name)
+        if seed is None:
+            raise Refused("the rows of a round come after its beginning", code="stopped")
+        return seed
+
+    def _own_lines(self, site: Site, part: slice) -> Floats:
         """This party's instruments in units of 2^−PLACES, one line for each; the constant last, at the party that has
         it."""
-        whitening = site.kept("rounds.whitening")
-        if whitening is None:
-            raise Refused("rounds come after the features were whitened", code="stopped")
-        units = self.instruments(self.features(self._columns(site), site.party), site.party, whitening)
+        lines = self._instruments(site)[:, part].astype(np.float64)
         if site.party == self._with_constant:
-            units = np.column_stack([units, np.full(len(units), float(constant_units(self.size)))])
-        return np.ascontiguousarray(units.T)
+            lines = np.vstack([lines, np.full(lines.shape[1], float(constant_units(self.size)))])
+        return lines
 
     def _places_of(self, party: str) -> NDArray[np.int64]:
         """Places of a party's sums among all; the constant's is last."""
@@ -265,9 +390,9 @@ class RlweRounds(Rounds):
             raise Refused(f"round {number} was not weighed", code="stopped")
         return found
 
-    def _halves(self, site: Site) -> Floats | None:
-        """y − ½, at the label's holder."""
-        return np.where(self._labels(site), 0.5, -0.5) if site.party == self.design.label_at else None
+    def _halves(self, site: Site, part: slice) -> Floats | None:
+        """y − ½ of these rows, at the label's holder."""
+        return np.where(self._labels(site, part), 0.5, -0.5) if site.party == self.design.label_at else None
 
     def _partnered_by(self, party: str) -> list[str]:
         """The parties whose partner this is."""
@@ -277,8 +402,9 @@ class RlweRounds(Rounds):
         """All parties but this one and its partner."""
         return [one for one in self.design.parties if one not in (party, self.partner[party])]
 
-    def _letters(self, site: Site, name: str, number: int, senders: list[str]) -> dict[str, Any]:
-        found = site.take(name, senders)
+    def _letters(self, site: Site, name: str, number: int, senders: list[str], last: bool) -> dict[str, Any]:
+        """The letters of a round, which stay until the `last` step that reads them."""
+        found = site.take(name, senders) if last else site.received(name, senders)
         if set(found) != set(senders) or any(letter["round"] != number for letter in found.values()):
             raise Refused(f"{name} of round {number} did not arrive from every party", code="stopped")
         return found
@@ -293,8 +419,10 @@ class RlweRounds(Rounds):
         view = parties.under(self.name)
         each = {party: {"interval": interval} for party, interval in zip(self.design.parties, intervals)}
         view.ask("weigh", each=each, label=number, weights=np.asarray(weights, np.float64))
-        view.ask("encrypt", to=list(self.design.parties), label=number)
-        view.ask("evaluate", to=list(self.design.parties), label=number)
+        stretches = len(self.stretches(parties.dims["rows"]))
+        for place in range(number * stretches, (number + 1) * stretches):
+            view.ask("encrypt", to=list(self.design.parties), label=place)
+            view.ask("evaluate", to=list(self.design.parties), label=place)
 
 
 def _part(seed: bytes, rows: int) -> NDArray[np.int64]:
@@ -309,24 +437,74 @@ def _on_circle(place: NDArray[np.int64]) -> Angles:
 
 def left_lines(place: Angles) -> Floats:
     """left_w, one line per entry."""
-    angle = _angles(place)
-    return np.vstack([np.sin(angle), np.cos(angle), np.ones(len(place))])
+    return np.asarray(_left_table()[:, place], np.float64)
 
 
 def right_lines(place: Angles, half_labels: Floats | None) -> Integers:
-    """right_w, all lines in one row, in units of 2^−PLACES; ½ − y at the party that has it, zero elsewhere."""
-    angle, amplitude = _angles(place), np.array(CURVE.amplitudes)[:, None]
-    label = np.zeros(len(place)) if half_labels is None else -half_labels
-    lines = np.vstack([amplitude * np.cos(angle), amplitude * np.sin(angle), label])
-    return np.asarray(np.rint(np.ldexp(lines, PLACES)), np.int32).reshape(1, -1)
+    """right_w, one line per entry, in units of 2^−PLACES; the last is ½ − y, at the party that has it."""
+    lines = np.asarray(_right_table()[:, place], np.int32)
+    if half_labels is None:
+        return lines
+    return np.vstack([lines, np.rint(np.ldexp(-half_labels, PLACES)).astype(np.int32)])
 
 
-def multiply_lines(instruments: Floats, lines: Floats, part: slice) -> Integers:
-    """Instruments, one line each in units of 2^−PLACES, times `left_lines`: a slice of all its lines in one row."""
-    rows = instruments.shape[1]
-    which = np.arange(part.start, part.stop)
-    found = instruments[:, which % rows] * lines.reshape(-1)[part]
-    return np.ascontiguousarray(np.rint(found).astype(np.int32))
+@cache
+def _left_table() -> Floats:
+    angle = _angles(np.arange(STEPS))
+    return np.vstack([np.sin(angle), np.cos(angle), np.ones(STEPS)])
+
+
+@cache
+def _right_table() -> Integers:
+    angle, amplitude = _angles(np.arange(STEPS)), np.array(CURVE.amplitudes)[:, None]
+    lines = np.vstack([amplitude * np.cos(angle), amplitude * np.sin(angle)])
+    return np.asarray(np.rint(np.ldexp(lines, PLACES)), np.int32)
+
+
+def multiply_lines(instruments: Floats, place: Angles, lines: int = LINES) -> Integers:
+    """Each of the instruments, one line each in units of 2^−PLACES, times the first `left_lines`, which follow each
+    other."""
+    out = np.empty((len(instruments), lines * len(place)), np.int32)
+    _multiply_lines(np.ascontiguousarray(instruments), _left_table(), place, out)
+    return out
+
+
+@compiled
+def _multiply_lines(instruments: Floats, table: Floats, place: Angles, out: Integers) -> None:
+    count = place.size
+    line = np.empty(count)
+    for w in range(out.shape[1] // count):
+        for k in range(count):
+            line[k] = table[w, place[k]]
+        for j in range(instruments.shape[0]):
+            for k in range(count):
+                out[j, w * count + k] = np.int32(np.rint(instruments[j, k] * line[k]))
+
+
+class _Message:
+    """A stretch's packed message, block by block."""
+
+    def __init__(self, plan: Plan, low: NDArray[Any], high: Integers) -> None:
+        self.plan, self.low, self.high, self._at = plan, low, high, 0
+
+    @classmethod
+    def empty(cls, plan: Plan, length: int) -> _Message:
+        return cls(plan, np.empty(length, plan.low), np.empty((plan.parameters.words - 1, length), "<i4"))
+
+    def _take(self, length: int) -> tuple[NDArray[Any], Integers]:
+        start, self._at = self._at, self._at + length
+        return self.low[start : self._at], self.high[:, start : self._at]
+
+    def add(self, block: Integers) -> None:
+        self.plan.pack(block, *self._take(block.shape[-1]))
+
+    def next(self, length: int) -> Integers:
+        return self.plan.unpack(*self._take(length))
+
+
+def _blocks(values: Integers, length: int) -> Iterator[Integers]:
+    for start in range(0, values.shape[1], length):
+        yield np.ascontiguousarray(values[:, start : start + length])
 
 
 def rounded_residual(instruments: int) -> float:
@@ -337,5 +515,5 @@ def rounded_residual(instruments: int) -> float:
     return exact + unit * (sqrt(2) * harmonics + sqrt(instruments) * on_the_right)
 
 
-def _angles(place: Angles) -> Floats:
+def _angles(place: NDArray[Any]) -> Floats:
     return np.asarray(2 * np.pi / STEPS * np.outer(CURVE.harmonics, place.astype(np.float64)), np.float64)

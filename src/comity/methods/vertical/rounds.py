@@ -24,7 +24,7 @@ should be. The arithmetic is in integers: a row has the same instruments in ever
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import floor, pi, sinh, sqrt
@@ -205,6 +205,15 @@ def _share(instruments: int) -> float:
     return max(CONSTANT_SHARE, 1 / instruments)
 
 
+_PIECE_ROWS = 1 << 14
+
+
+def _pieces(rows: int) -> Iterator[slice]:
+    """Few enough rows for a processor's cache."""
+    for start in range(0, rows, _PIECE_ROWS):
+        yield slice(start, min(start + _PIECE_ROWS, rows))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rounds(Protocol, ABC):
     """Rounds between the parties of `design`, whose target has two classes, over at most `max_rows` rows."""
@@ -288,25 +297,61 @@ class Rounds(Protocol, ABC):
 
     # At a site.
 
-    def _columns(self, site: Site) -> Floats:
-        """This party's columns of z, in the common order."""
-        columns = self.design.matrix(Records(site.features, site.records.labels), site.party)
+    def _which(self, site: Site, part: slice) -> slice | NDArray[np.int64]:
+        """Where this party has these rows of the common order."""
         order = site.kept(ROWS)
-        columns = columns if order is None else columns[order]
-        if len(columns) != site.dims["rows"]:
+        if len(site.records if order is None else order) != site.dims["rows"]:
             raise Refused("the matrix has another shape than the study agreed on", code="stopped")
-        return columns
+        return part if order is None else np.asarray(order[part], np.int64)
 
-    def _labels(self, site: Site) -> NDArray[np.bool_]:
+    def _columns(self, site: Site, part: slice = slice(None)) -> Floats:
+        """This party's columns of z, in the common order."""
+        which, labels = self._which(site, part), site.records.labels
+        return self.design.matrix(Records(site.features[which], None if labels is None else labels[which]), site.party)
+
+    def _units(self, site: Site) -> NDArray[np.int16]:
+        """This party's features in units of 2^−PLACES, in the common order."""
+
+        def make() -> NDArray[np.int16]:
+            out = np.empty((site.dims["rows"], self.widths[site.party]), np.int16)
+            for part in _pieces(len(out)):
+                out[part] = self.features(self._columns(site, part), site.party)
+            return out
+
+        return site.prepared("vertical.units", b"", make)
+
+    def _instruments(self, site: Site) -> NDArray[np.int16]:
+        """This party's instruments in units of 2^−PLACES, in the common order, one line for each."""
+        whitening = site.kept("rounds.whitening")
+        if whitening is None:
+            raise Refused("rounds come after the features were whitened", code="stopped")
+
+        def make() -> NDArray[np.int16]:
+            units = self._units(site)
+            out = np.empty(units.shape[::-1], np.int16)
+            for part in _pieces(len(units)):
+                out[:, part] = self.instruments(units[part].astype(np.float64), site.party, whitening).T
+            return out
+
+        return site.prepared("vertical.instruments", whitening.tobytes(), make)
+
+    def _labels(self, site: Site, part: slice = slice(None)) -> NDArray[np.bool_]:
         """Whether each row is of the second class, at the label's holder."""
-        return np.asarray(self._columns(site)[:, ~self._is_feature(site.party)][:, 0] > 0, np.bool_)
+        return np.asarray(site.labels[self._which(site, part)] > 0, np.bool_)
 
     def _send(self, site: Site, name: str, value: Any) -> None:
-        for peer in self._peers(site):
-            site.send(peer, name, value)
+        site.send_all(self._peers(site), name, value)
 
     def _peers(self, site: Site) -> list[str]:
         return [party for party in self.design.parties if party != site.party]
+
+    def _partial_scores(self, site: Site, weights: Floats, interval: Floats) -> Angles:
+        """This party's partial scores of all rows."""
+        units = self._units(site)
+        out = np.empty(len(units), np.uint16)
+        for part in _pieces(len(out)):
+            out[part] = self.scores(units[part].astype(np.float64), site.party, weights, interval)
+        return out
 
     def _me(self, site: Site) -> int:
         return self.design.parties.index(site.party)
