@@ -63,6 +63,7 @@ EXEMPT = {
     "Products.encrypt": MODULAR,
     "Products.evaluate": MODULAR,
     "Products.blind": MODULAR,
+    "DealerRounds.respond": MODULAR,
     "SyntheticProtocol.count_measured": "it counts cells whose edges follow from opened counts: whole numbers",
     "SyntheticProtocol.count_again": "it counts cells of pairs that follow from opened counts: whole numbers",
     "PublishedSynthetic.share": "records are drawn from the party's own noisy tree, and noisy trees label them",

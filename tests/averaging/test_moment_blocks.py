@@ -168,7 +168,7 @@ def test_a_plan_warns_where_its_steps_cant_converge() -> None:
     assert "can't converge" in sentence and "562" in sentence and "3,800 records" in sentence
     assert not large.warnings(make_consortium(Approx(1.0, 1e-6)))
     assert not small.warnings(make_consortium(Approx(50.0, 1e-6)))
-    assert not small.warnings(make_consortium(Pure(1.0)))
+    assert not any("can't converge" in one for one in small.warnings(make_consortium(Pure(1.0))))
     # Many blocks make steps short whatever the noise is.
     wide = Averaging.over_rows(features=200_000, sizes=10**9)
     assert wide.warnings(make_consortium(Approx(50.0, 1e-6)))

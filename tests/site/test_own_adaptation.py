@@ -84,7 +84,7 @@ def test_it_is_in_nothing_that_leaves_the_owner(
     study = sites.study()
     folder = ran(sites, study, tmp_path / "runs")
     run = read_manifest(folder).run
-    assert len(heard) > 20 and not any(word in reply for reply in heard for word in TELL)
+    assert len(heard) > 12 and not any(word in reply for reply in heard for word in TELL)
     for name in NAMES:
         home = sites.home(name)
         assert main(["fetch", run, "--site", str(sites.site(name)), "--to", str(tmp_path / name)]) == 0

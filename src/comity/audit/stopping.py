@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
 import numpy as np
 
@@ -67,8 +66,9 @@ def forget_runs(hosted: HostedParties) -> HostedParties:
 def draw_until_refused(after_a_run: Callable[[HostedParties], HostedParties]) -> tuple[float, float, int]:
     """The ε that one owner's noise was drawn for, the ε that it granted, and how many runs were begun.
 
-    Runs are stopped after one sum, two or three, in turn. Each is asked for a sum again, and begun again under its
-    name, by a coordinator that remembers nothing of it, before it is abandoned.
+    Runs are stopped after one sum, two or three, in turn. Each is asked for a contribution again, taken through its
+    set-up and first sum again, and begun again under its name, by a coordinator that remembers nothing of it, before it
+    is abandoned.
     """
     study = Averaging(PLANE, sizes=60, intercept=False).study(PARTIES, epsilon=EPSILON, delta=DELTA)
     agreement = study.agreement
@@ -86,7 +86,7 @@ def draw_until_refused(after_a_run: Callable[[HostedParties], HostedParties]) ->
             except Refused:
                 break
             stop_after(parties, 1 + runs % 3)
-            for ask in (partial(stop_after, sums=1), begin):
+            for ask in (contribute_again, repeat_first_sum, begin):
                 # What a site refuses is no failure of the check: it counts what is drawn.
                 with suppress(Refused):
                     ask(hosted.coordinator(parties.run))
@@ -111,6 +111,18 @@ def stop_after(parties: Parties, sums: int) -> None:
         parties.sum(protocol.whitened_moment, whitening=identity)
     if sums > 2:
         parties.sum(protocol.gradient, iterate=np.zeros(protocol.shape), whitening=identity)
+
+
+def contribute_again(parties: Parties) -> None:
+    """Ask for the first contribution without the set-up that comes before it."""
+    protocol = parties.protocol
+    assert isinstance(protocol, AveragingProtocol)
+    parties.ask(protocol.second_moment, label=0, need=1)
+
+
+def repeat_first_sum(parties: Parties) -> None:
+    ready(parties)
+    stop_after(parties, 1)
 
 
 def _grant() -> Approx:
