@@ -119,9 +119,9 @@ def test_a_simulation_tells_what_share_of_the_whitened_rows_is_cut() -> None:
     train = [Records(rows[at::5], np.zeros(800, int)) for at in range(5)]
     found = {one.name: one.value for one in built.clipped_fractions({"model": np.zeros((1, 30))}, train, consortium)}
     longer = np.linalg.norm(rows @ whitening_in_one_place(built, consortium, rows, 4000, np.eye(30)).T, axis=1) > 1
-    assert found["whitened rows cut"] == pytest.approx(longer.mean(), abs=1e-3) and 0.1 < longer.mean() < 0.9
+    assert found["whitened rows clipped"] == pytest.approx(longer.mean(), abs=1e-3) and 0.1 < longer.mean() < 0.9
     wide = Averaging.over_rows(features=1501, sizes=5).clipped_fractions({"model": np.zeros((1, 1501))}, [], consortium)
-    assert [one.name for one in wide] == ["rows cut", "residuals cut"]
+    assert [one.name for one in wide] == ["rows clipped", "residuals clipped"]
 
 
 def test_noise_is_not_taken_for_what_records_share_and_its_part_is_subtracted() -> None:

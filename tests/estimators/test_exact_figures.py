@@ -25,7 +25,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from tests.support.ledgers import RECORD
 
-NAMES = ("clipped_", "cut_", "targets_clipped_")
+NAMES = ("clipped_", "shares_clipped_", "targets_clipped_")
 # Shares that no noise and no setting comes to.
 ROWS, OUTSIDE, OUTSIDE_TARGETS = 300, 37, 23
 
@@ -77,7 +77,7 @@ def test_what_is_handed_on_has_no_exact_figure(kind: str, tmp_path: Path, monkey
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     found = fitted(kind, tmp_path)
     own = [name for name in NAMES if hasattr(found, name)]
-    assert {"clipped_", "cut_"} <= set(own) and found.clipped_ == pytest.approx(OUTSIDE / ROWS)
+    assert {"clipped_", "shares_clipped_"} <= set(own) and found.clipped_ == pytest.approx(OUTSIDE / ROWS)
     for way, copied in copies(found).items():
         for name in own:
             with pytest.raises(AttributeError, match=rf"{name} is an exact figure about the fitted records"):

@@ -112,7 +112,9 @@ def test_the_share_of_clipped_rows_is_told_to_the_caller_alone() -> None:
     with pytest.warns(UserWarning, match="not released"):
         made.fit(X, y)
     assert made.clipped_ == pytest.approx(np.mean((np.abs(X) > 1).any(axis=1)))
-    assert set(made.cut_) == {"instruments cut", "scores cut"} and not made.result_.assessment.measured
+    assert (
+        set(made.shares_clipped_) == {"instruments clipped", "scores clipped"} and not made.result_.assessment.measured
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         VerticalClassifier(bounds=(-2, 2)).fit(X, y)

@@ -465,11 +465,11 @@ def test_a_simulation_says_what_share_of_the_rows_is_cut() -> None:
     tried, frame = build_gradients(2), make_people(ROWS)
     columns, consortium = make_columns(tried, frame), make_consortium(tried, Approx(3, 1e-5))
     _, cut = run_rounds(tried, columns, consortium, SeededNoise(1))
-    assert 0.2 < cut["instruments cut"] < 0.8 and 0 <= cut["scores cut"] < 0.05
+    assert 0.2 < cut["instruments clipped"] < 0.8 and 0 <= cut["scores clipped"] < 0.05
     start = tried.start(tried.entries.exact(np.hstack(list(columns.values()))), ROWS, consortium)
     held = CentralRounds(tried.secure_rounds, columns, start.whitening)
     narrow = start.intervals * [1.0, 1e-3]
-    assert held.clipped_fractions(start.weights, narrow)["scores cut"] > 0.9
+    assert held.clipped_fractions(start.weights, narrow)["scores clipped"] > 0.9
 
 
 def test_noise_alone_leaves_scores_near_zero_whatever_the_rounds_open() -> None:

@@ -379,6 +379,14 @@ def report(
         webbrowser.open(path.absolute().as_uri())
 
 
+def _error(result: Result) -> str:
+    """The error with its interval first, where the test records give one."""
+    interval = result.assessment.interval
+    if interval is None:
+        return f"{result.error:.3f}"
+    return f"{interval[0]:.3f} to {interval[1]:.3f}, measured {result.error:.3f}"
+
+
 def show_run(folder: Path, result: Result | None = None, *, as_json: bool) -> None:
     """Print the result of a run that was just saved in this folder, or load it from there."""
     import json
@@ -395,10 +403,12 @@ def show_run(folder: Path, result: Result | None = None, *, as_json: bool) -> No
     rows: list[tuple[str, str]] = []
     if result.error is not None:
         compared = " · ".join(f"{baseline.name} {baseline.error:.3f}" for baseline in result.baselines)
-        rows.append(("error", f"{result.error:.3f}" + (f"   ({compared})" if compared else "")))
+        rows.append(("error", _error(result) + (f"   ({compared})" if compared else "")))
         if compared:
             rows.append(("", describe_quality(result)))
-        beside = " · ".join(f"{figure.name} {figure.value:.3f}" for figure in result.assessment.figures)
+        beside = " · ".join(
+            f"{figure.name} {figure.value:.3f}" for figure in result.assessment.figures if not figure.is_about_bounds
+        )
         if beside:
             rows.append(("", beside))
     if result.assessment.repeats is not None:

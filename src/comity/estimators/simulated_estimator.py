@@ -91,7 +91,7 @@ class SimulatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     random_state: int | None
     clipped_ = ExactFigure[float]()
     """The exact share of fitted rows that were longer than `bound`."""
-    cut_ = ExactFigure[dict[str, float]]()
+    shares_clipped_ = ExactFigure[dict[str, float]]()
     """The exact shares of rows, or of parties, that the method's own bounds clipped after that."""
 
     _family: int
@@ -154,7 +154,7 @@ class SimulatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         outcome = run_simulation(agreed, PartyData(parties), seed=seed)
         outcome = replace(outcome, settings=dict(settings))
         found = protocol.clipped_fractions(outcome.released, list(parties.values()), consortium)
-        self.cut_ = {figure.name: figure.value for figure in found}
+        self.shares_clipped_ = {figure.name: figure.value for figure in found}
         self._fit, self._charge, self._search, self._run_result = fit, charge, search, outcome
         return outcome
 

@@ -163,6 +163,11 @@ class Figure:
     value: float
     about: str = ""
 
+    @property
+    def is_about_bounds(self) -> bool:
+        """Whether it says how much the method's own bounds clip, and not how good the result is."""
+        return self.name.endswith(" clipped")
+
 
 @dataclass(frozen=True)
 class Assessment:

@@ -107,18 +107,18 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def measure_long_rows(train: Sequence[Records]) -> Figure:
     longer = [np.linalg.norm(np.nan_to_num(records.features), axis=-1) > _ROUNDING for records in train]
-    return Figure("rows cut", _share(longer), "share of the records that are longer than 1 and shortened to it")
+    return Figure("rows clipped", _share(longer), "share of the records that are longer than 1 and shortened to it")
 
 
 def measure_outside_targets(train: Sequence[Records], low: float, high: float) -> Figure:
     labels = [np.asarray(records.labels, np.float64) for records in train if records.labels is not None]
     outside = [(values < low) | (values > high) for values in labels]
-    return Figure("targets cut", _share(outside), "share of the records whose target lies outside its bounds")
+    return Figure("targets clipped", _share(outside), "share of the records whose target lies outside its bounds")
 
 
 def measure_long_whitened_rows(whitening: Whitening, rows: Sequence[Floats]) -> Figure:
     longer = [np.linalg.norm(whitening.map_rows(one), axis=-1) > _ROUNDING for one in rows]
-    return Figure("whitened rows cut", _share(longer), "share of the records that whitening makes longer than 1")
+    return Figure("whitened rows clipped", _share(longer), "share of the records that whitening makes longer than 1")
 
 
 def measure_long_residuals(
@@ -129,7 +129,7 @@ def measure_long_residuals(
     for inside, wanted in zip(rows, targets):
         residual = objective.residual(inside @ weights.T, wanted)
         longer.append(np.linalg.norm(residual, axis=-1) > clip * _ROUNDING)
-    return Figure("residuals cut", _share(longer), "share of the records whose part of a gradient is shortened")
+    return Figure("residuals clipped", _share(longer), "share of the records whose part of a gradient is shortened")
 
 
 def _share(masks: Sequence[NDArray[Any]]) -> float:

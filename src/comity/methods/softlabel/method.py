@@ -433,13 +433,13 @@ class SoftLabelProtocol(Protocol):
         statistic = self.choice(consortium).statistic
         if not isinstance(statistic, RecordTotal):
             return ()
-        cut = []
+        clipped = []
         for records in train:
             filled = np.ones(len(records.features), bool)
             found = statistic.contribution(records.features, np.asarray(records.labels), filled)
-            cut.append(not np.allclose(statistic.bound.enforce(found, statistic.shape), found, rtol=0, atol=1e-9))
+            clipped.append(not np.allclose(statistic.bound.enforce(found, statistic.shape), found, rtol=0, atol=1e-9))
         about = "share of the parties whose sum is longer than its bound and shortened to it"
-        return (Figure("parties cut", float(np.mean(cut)), about),)
+        return (Figure("parties clipped", float(np.mean(clipped)), about),)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         return fit_baselines(train, test, self.classes, self.local_l2)

@@ -158,7 +158,7 @@ class CentralRounds:
             outside = np.abs(np.ldexp(own, -PLACES) @ weight + constant - centre) > half_width
             shares.append((float(longer.mean()), float(outside.mean())))
         instruments, scores = np.max(shares, axis=0)
-        return {"instruments cut": float(instruments), "scores cut": float(scores)}
+        return {"instruments clipped": float(instruments), "scores clipped": float(scores)}
 
 
 def run_rounds(

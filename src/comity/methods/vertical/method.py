@@ -932,7 +932,9 @@ class GradientRegression(VerticalRegression):
         held = CentralRounds(self.secure_rounds, columns, whitening)
         return tuple(
             Figure(
-                name, share, f"share of the records whose {name.removesuffix(' cut')} a party cuts in the last round"
+                name,
+                share,
+                f"share of the records whose {name.removesuffix(' clipped')} a party clips in the last round",
             )
             for name, share in held.clipped_fractions(weights, ends).items()
         )

@@ -1,4 +1,4 @@
-"""What share of the records a method's bounds cut: told in a simulation, by exact records, and nowhere else."""
+"""What share of the records a method's bounds clip: told in a simulation, by exact records, and nowhere else."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def test_rounds_over_columns_tell_it_on_the_page_and_in_the_file(tmp_path: Path)
     held = columns.encode_parts(tried, frame)
     outcome = simulated(tried, parties=held, test=columns.make_people(50, seed=1))
     found = figures(outcome)
-    assert 0 < found["instruments cut"] < 1 and found["scores cut"] == 0
+    assert 0 < found["instruments clipped"] < 1 and found["scores clipped"] == 0
     outcome.save(tmp_path)
     saved = json.loads((tmp_path / "result.json").read_text())
-    assert {"instruments cut", "scores cut"} <= {figure["name"] for figure in saved["figures"]}
+    assert {"instruments clipped", "scores clipped"} <= {figure["name"] for figure in saved["figures"]}
     assert "outside the guarantee" in saved["not_covered"]
-    assert "instruments cut" in (tmp_path / "report.html").read_text()
-    # Scores that are nowhere near their intervals are cut of every row.
+    assert "instruments clipped" in (tmp_path / "report.html").read_text()
+    # Scores that are nowhere near their intervals are clipped in every row.
     opened = {**outcome.released, "weights": [1e4 * np.asarray(outcome.released["weights"][-1])]}
     far = tried.clipped_fractions(opened, list(held.values()), outcome.consortium)
-    assert far[1].name == "scores cut" and far[1].value > 0.9
+    assert far[1].name == "scores clipped" and far[1].value > 0.9
     low = simulated(tried, parties=held, test=columns.make_people(50, seed=1), epsilon=0.1)
-    assert not set(figures(low)) & {"instruments cut", "scores cut"}, "without rounds nothing is cut"
+    assert not set(figures(low)) & {"instruments clipped", "scores clipped"}, "without rounds nothing is clipped"
 
 
 def test_averaging_tells_of_residuals_rows_and_targets() -> None:
@@ -69,11 +69,11 @@ def test_averaging_tells_of_residuals_rows_and_targets() -> None:
     )
     found, weights = figures(outcome), np.asarray(outcome.released["model"])
     inside = x / np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
-    assert found["rows cut"] == 0.25
-    assert found["residuals cut"] == np.mean(np.abs(expit(inside @ weights[0]) - y) > 0.3) > 0.05
+    assert found["rows clipped"] == 0.25
+    assert found["residuals clipped"] == np.mean(np.abs(expit(inside @ weights[0]) - y) > 0.3) > 0.05
     numbers = {name: Records(own.features, np.linspace(0, 10, 200)) for name, own in parties.items()}
     linear = Averaging.over_rows(features=3, model="linear", classes=(), low=0.0, high=5.0, sizes=200)
-    assert figures(simulated(linear, parties=numbers, test=numbers["a"]))["targets cut"] == 0.5
+    assert figures(simulated(linear, parties=numbers, test=numbers["a"]))["targets clipped"] == 0.5
 
 
 def test_soft_labels_tell_of_parties() -> None:
@@ -90,7 +90,7 @@ def test_soft_labels_tell_of_parties() -> None:
         np.linalg.norm(statistic.contribution(own.features, np.asarray(own.labels), np.ones(len(own.features), bool)))
         for own in parties.values()
     ]
-    assert figures(outcome)["parties cut"] == np.mean(np.array(lengths) > statistic.bound.radius) > 0
+    assert figures(outcome)["parties clipped"] == np.mean(np.array(lengths) > statistic.bound.radius) > 0
 
 
 def test_nobody_but_a_simulation_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
