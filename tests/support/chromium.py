@@ -53,6 +53,8 @@ class Visitor:
     def check(self, name: str) -> None:
         """Check the page that is open: its width at both sizes, and its accessibility."""
         self.seen.append(name)
+        # A click returns when the next page begins to load.
+        self.page.wait_for_load_state()
         for width in WIDTHS:
             self.page.set_viewport_size({"width": width, "height": 900})
             wide = self.page.evaluate("document.documentElement.scrollWidth")
