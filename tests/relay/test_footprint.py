@@ -76,8 +76,9 @@ def test_a_site_takes_little_memory_after_a_run(tmp_path: Path) -> None:
         assert coordinator.wait(120) == 0, (asker / "log").read_text()
         peaks = [_peak(one.pid) for one in sites]
         maps = [Path(f"/proc/{one.pid}/maps").read_text() for one in sites]
+    # With the compiler, whose kernel whitens rows. A site needs none of the others.
     assert max(peaks) <= 350
-    assert not [name for name in ("sklearn", "matplotlib", "opendp", "llvmlite") if any(name in one for one in maps)]
+    assert not [name for name in ("sklearn", "matplotlib", "opendp") if any(name in one for one in maps)], peaks
 
 
 def _peak(pid: int) -> float:
