@@ -92,7 +92,7 @@ def test_a_model_has_the_tags_and_parameters_of_scikit_learns_own(model: Any, th
 def test_a_parameter_is_set_by_its_name_or_refused() -> None:
     model = LinearClassifier(np.eye(2), [0, 1])
     assert model.set_params(classes=["no", "yes"]).classes_.tolist() == ["no", "yes"]
-    with pytest.raises(ValueError, match="classes, coef, constant, encoding, feature_map, found 'weights'"):
+    with pytest.raises(ValueError, match="classes, coef, constant, deviations, encoding, feature_map, found 'weights'"):
         model.set_params(weights=1)
 
 

@@ -17,7 +17,7 @@ from comity.learn import LinearClassifier, LinearRegressor
 from comity.learn.classifiers import find_strongest
 from comity.learn.feature_map import FeatureMap
 from comity.report.curve_plots import draw_curves
-from comity.report.page import count_traffic, format_bytes, group_costs, render_result
+from comity.report.page import count_traffic, format_bytes, group_costs, list_warnings, render_result
 from comity.report.plots import GREY, SIZE, draw_dots, draw_errors, draw_panels, text_width
 from comity.report.sentences import describe_quality
 from comity.study.results.result import Account
@@ -361,3 +361,13 @@ def test_the_page_links_to_the_audit_that_is_beside_it(result: Any, tmp_path: Pa
     (tmp_path / "audit.html").write_text("an audit", encoding="utf-8")
     after = result.report(tmp_path / "report.html").read_text("utf-8")
     assert 'href="audit.html"' not in before and 'href="audit.html"' in after
+
+
+def test_a_draft_is_no_count_of_records() -> None:
+    notice = "the schema's bounds of age are a draft (draft = true): replace them"
+    result = replace(simulated(seed=1), findings=(notice, "ash: 3 values were clipped"))
+    warnings = dict(list_warnings(result))
+    assert warnings["The schema is a draft"] == f"The{notice[3:]}."
+    assert warnings["Look at the records again"] == (
+        "ash: 3 values were clipped. These counts are exact: no guarantee covers them."
+    )

@@ -45,6 +45,7 @@ from comity.special import expit
 
 # Prefix of a feature map's arrays in the file.
 _MAP: Final = "map."
+_DEVIATIONS: Final = "deviations"
 # Classes that a sentence names.
 _MAX_CLASSES: Final = 6
 
@@ -100,6 +101,7 @@ class LinearClassifier(ReleasedClassifier):
     feature_map : public map from rows to the coordinates of the weights; if weights have one column more than it has
         dimensions, the last is the intercept
     constant : value of the last entry of every row, if it is a constant feature and no encoding says so
+    deviations : the standard deviation of the noise in each number of `coef`, where it is known
     """
 
     kind: ClassVar[str] = "linear"
@@ -109,6 +111,7 @@ class LinearClassifier(ReleasedClassifier):
     encoding: FeatureEncoding | None = None
     feature_map: FeatureMap | None = None
     constant: float | None = None
+    deviations: ArrayLike | None = None
 
     @property
     def weights(self) -> Floats:
@@ -257,6 +260,7 @@ class LinearClassifier(ReleasedClassifier):
     def save(self, folder: Path) -> None:
         mapped = {} if self.feature_map is None else self.feature_map.arrays()
         arrays: dict[str, Any] = {"coef": self.weights} | {_MAP + name: one for name, one in mapped.items()}
+        arrays |= {} if self.deviations is None else {_DEVIATIONS: np.asarray(self.deviations, np.float64)}
         kind = "linear" if self.feature_map is None else MAPPED
         write_model(folder, kind, self.classes, arrays, encoding=self.encoding, constant=self.constant)
 
@@ -264,7 +268,8 @@ class LinearClassifier(ReleasedClassifier):
     def load(cls, folder: Path) -> Self:
         stored = StoredModel.read(folder)
         feature_map = _feature_map(stored.arrays, folder / WEIGHTS) if stored.page["kind"] == MAPPED else None
-        model = cls(stored.coef, stored.page["classes"], stored.encoding, feature_map, stored.constant)
+        deviations = _read_deviations(stored, folder / WEIGHTS)
+        model = cls(stored.coef, stored.page["classes"], stored.encoding, feature_map, stored.constant, deviations)
         stored.check(lambda: model.coef_, lambda: model._width)
         return model
 
@@ -288,7 +293,7 @@ class LinearClassifier(ReleasedClassifier):
         deviation = weight_deviation(self, noise)
         known = (
             ()
-            if deviation is not None
+            if deviation is not None or strongest[0].deviation is not None
             else ("How far noise moves a single weight is not known: small ones may be noise.",)
         )
         return Section("The model", known, plots=(Dots("Strongest weights of the model", axis, strongest, deviation),))
@@ -376,13 +381,28 @@ def find_strongest(model: LinearClassifier) -> tuple[Dot, ...]:
         return ()
     # The constant entry of a row is no feature.
     coef = coef * np.array([name != "(intercept)" for name in names])
-    order = np.argsort(-np.abs(coef), axis=None)[:MAX_SHOWN]
+    spread = None
+    if model.deviations is not None and coef.shape == np.shape(model.deviations):
+        spread = np.asarray(model.deviations, np.float64)
+    # What noise explains comes last.
+    hidden = np.zeros(coef.shape, np.bool_) if spread is None else np.abs(coef) <= 2 * spread
+    order = np.lexsort((-np.abs(coef).ravel(), hidden.ravel()))[:MAX_SHOWN]
     dots = []
     for place in order:
         row, column = divmod(int(place), coef.shape[1])
         prefix = "" if len(coef) == 1 else f"{model.classes[row]}: "
-        dots.append(Dot(prefix + names[column], float(coef[row, column])))
+        deviation = None if spread is None else float(spread[row, column])
+        dots.append(Dot(prefix + names[column], float(coef[row, column]), deviation))
     return tuple(dots)
+
+
+def _read_deviations(stored: StoredModel, path: Path) -> Floats | None:
+    found = stored.arrays.get(_DEVIATIONS)
+    if found is None:
+        return None
+    if found.shape != stored.coef.shape or found.dtype != np.float64 or not (np.isfinite(found) & (found >= 0)).all():
+        raise DataError(f"{path}: deviations must be one finite number >= 0 for each weight; fetch the model again")
+    return found
 
 
 def _by_feature(model: LinearClassifier) -> NDArray[np.float64] | None:

@@ -21,6 +21,7 @@ from comity.report.card import describe_presented
 from comity.report.overview import describe_view
 from comity.report.plots import Amount, Mark, draw_amounts, draw_errors, draw_marks, draw_plot
 from comity.report.sentences import describe_evaluation, describe_quality, explain_guarantee
+from comity.study.study import DRAFT
 from comity.untrusted.text import escape_lines
 
 if TYPE_CHECKING:
@@ -191,10 +192,19 @@ def list_warnings(result: Result) -> list[tuple[str, str]]:
         )
     if result.guarantee.claim != "private":
         warnings.append((_heading(result.guarantee.claim), _about_claim(result)))
-    if result.findings:
-        exact = " These counts are exact: no guarantee covers them."
-        warnings.append(("Look at the records again", " ".join(result.findings) + exact))
+    # Notices of the study come with what was found in the records; none of them is a count.
+    notices = [one for one in result.findings if DRAFT in one]
+    counts = [one for one in result.findings if DRAFT not in one]
+    if notices:
+        warnings.append(("The schema is a draft", " ".join(map(_as_sentence, notices))))
+    if counts:
+        exact = "These counts are exact: no guarantee covers them."
+        warnings.append(("Look at the records again", " ".join([*(one.rstrip(".") + "." for one in counts), exact])))
     return warnings
+
+
+def _as_sentence(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
 def _heading(claim: str) -> str:

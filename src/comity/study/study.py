@@ -341,11 +341,15 @@ class PublicFiles:
     names: Mapping[str, str]
 
 
+DRAFT = "are a draft (draft = true)"
+"""What every notice about unconfirmed bounds says, by which a page knows it."""
+
+
 def _notice_drafts(schema: Schema) -> tuple[str, ...]:
     if not schema.drafts:
         return ()
     return (
-        f"the schema's bounds of {name_drafts(schema.drafts)} are a draft (draft = true): if they were taken from "
+        f"the schema's bounds of {name_drafts(schema.drafts)} {DRAFT}: if they were taken from "
         "private records, the stated guarantee does not hold. Simulations go on; a study between organisations is "
         "refused until each is replaced by public knowledge and its mark is deleted",
     )

@@ -87,6 +87,7 @@ from comity.methods.averaging.second_moments import (
     sum_products,
     weigh_products,
 )
+from comity.methods.averaging.weight_noise import estimate_weight_noise
 from comity.methods.constants import Constant
 from comity.methods.declared_records import Sizes, check_sizes, largest_size, size_of, sum_sizes, warn_owner
 from comity.methods.method import Method, Only, Setting
@@ -813,6 +814,36 @@ class AveragingProtocol(Protocol):
             return LinearRegressor(weights[0], self.low, self.high, self.encoding, errors, shrunk)
         return LinearClassifier(self.objective.coefficients(weights), classes=self.classes, encoding=self.encoding)
 
+    def with_deviations(self, presented: Any, opened: Mapping[str, Any], consortium: Consortium) -> Any:
+        name = "whitened_moment" if self.whitenings else "second_moment"
+        if self.model == "linear" or self.solver_for(consortium) != "gradient" or name not in opened:
+            return presented
+        return replace(presented, deviations=self._weight_noise(presented, name, opened, consortium))
+
+    def _weight_noise(
+        self, presented: LinearClassifier, name: str, opened: Mapping[str, Any], consortium: Consortium
+    ) -> Floats:
+        """How far noise moves each coefficient, from the opened moments of the rows that steps are for."""
+        total = opened[name][-1] if isinstance(opened[name], list) else opened[name]
+        moments, declaration = read_matrices(_sum_opened(total), self.blocks), self.declare(consortium)
+        whitening = Whitening.identity(self.features)
+        if self.whitenings:
+            whitening = replace(whitening, factors=np.asarray(opened["whitening"][-1], np.float64))
+        # The calibration asks for the mean of the rounds first, and the model is a multiple of it.
+        weights = presented.weights
+        mean = self.objective.coefficients(opened["iterate"][self.round_count]) if self.calibrations else weights
+        deviations = estimate_weight_noise(
+            moments,
+            self.precondition(moments, consortium, declaration),
+            whitening.unwhiten,
+            curvature=self.objective.curvature(self.clip_norm(consortium)),
+            noise=declaration["gradient"].opened_deviation(consortium),
+            rounds=self.round_count,
+        )
+        turned = np.linalg.norm(self.objective.coefficients(np.eye(self.shape[0])), axis=1)
+        factor = float(np.linalg.norm(weights)) / max(float(np.linalg.norm(mean)), 1e-300)
+        return np.asarray(factor * turned[:, None] * deviations, np.float64)
+
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
         coef = np.atleast_2d(model.weights)
         return assessment.measure_error(self.objective, coef, test.features, self.scale_targets(_labels(test)))
@@ -934,6 +965,11 @@ def _whiten_rows(received: Floats) -> Preparation:
         return round_rows(inside), round_factor(whitening.map_into_ball(inside))
 
     return Preparation(f"whitened {received.shape}".encode() + received.tobytes(), compute)
+
+
+def _sum_opened(total: Mapping[str, Any]) -> Floats:
+    """What was opened of a release: a sum, or values of single parties with their own noise."""
+    return np.asarray(total["sum"] if "sum" in total else sum(total.values()), np.float64)
 
 
 def _labels(records: Records) -> NDArray[Any]:
