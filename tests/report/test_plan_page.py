@@ -61,6 +61,9 @@ def test_columns_of_different_parties_are_listed_by_party(starters: Any) -> None
     assert shown.reads[1].startswith("surgery: triage")
     assert any(one.startswith("EXACTLY, with no privacy: how many people") for one in shown.leaves)
     assert "exact values" in shown.trusts[0]
+    assert shown.results[0] == "to everyone: model"
+    assert "values on the way to the result" in shown.results[1]
+    assert shown.results[1].endswith("EXACTLY, which of its own people all parties share")
 
 
 def test_what_is_handed_over_exactly_is_outside_of_the_promise(starters: Any) -> None:

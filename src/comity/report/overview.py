@@ -198,14 +198,27 @@ def describe_leaving(rows: Sequence[PlanRow]) -> list[str]:
 
 
 def describe_results(rows: Sequence[PlanRow]) -> list[str]:
-    """What the coordinator gives to others, by receiver, what everyone gets first; exact values are marked."""
-    receivers: dict[str, list[str]] = {"everyone": []}
+    """What the coordinator gives to others, by receiver, what everyone gets first. What leaves exactly is described in
+    words; beside a result for everyone, what every party gets is a step towards it."""
+    receivers: dict[str, list[PlanRow]] = {"everyone": []}
     for row in rows:
         if row.source == _COORDINATOR and row.to != _COORDINATOR:
-            exact = " (EXACT)" if row.kind == "disclosed" else ""
-            receivers.setdefault(row.to, []).append(row.release.partition(" x")[0] + exact)
-    found = [f"to {to}: {', '.join(names)}" for to, names in receivers.items() if names]
+            receivers.setdefault(row.to, []).append(row)
+    found = [
+        f"to {to}: {'; '.join(_results_to(own, steps=to == 'every party' and bool(receivers['everyone'])))}"
+        for to, own in receivers.items()
+        if own
+    ]
     return found or ["none leaves the coordinator"]
+
+
+def _results_to(rows: Sequence[PlanRow], *, steps: bool) -> list[str]:
+    exact = [row for row in rows if row.kind == "disclosed"]
+    names = [row.release.partition(" x")[0] for row in rows if row not in exact]
+    told = ", ".join(names)
+    if steps and told:
+        told = f"values on the way to the result, made from what has noise ({told})"
+    return [*([told] if told else []), *(f"EXACTLY, {row.why or row.release}" for row in exact)]
 
 
 def list_receivers(rows: Sequence[PlanRow]) -> list[str]:
