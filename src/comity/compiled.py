@@ -7,7 +7,8 @@ every other kernel raises, and `require_compiler` refuses a method that needs on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, update_wrapper
 from importlib.util import find_spec
 from threading import RLock
@@ -53,6 +54,37 @@ def require_compiler(what: str) -> None:
         )
 
 
+_reports: list[Callable[[], None]] = []
+"""Called whenever a kernel is compiled that no earlier process has left on disk."""
+
+
+@contextmanager
+def report_compiling(report: Callable[[], None]) -> Iterator[None]:
+    """Call `report` when a kernel has to be compiled, in any thread. The first run of a method on a machine may spend
+    half a minute on that, and people should be told what they wait for."""
+    _reports.append(report)
+    try:
+        yield
+    finally:
+        _reports.remove(report)
+
+
+@cache
+def _listen() -> None:
+    """Let the compiler say when it compiles; loading from disk is no such event."""
+    from numba.core import event
+
+    class Compiling(event.Listener):
+        def on_start(self, event: Any) -> None:
+            for report in list(_reports):
+                report()
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    event.register("numba:compile", Compiling())
+
+
 def inlined(function: _Function) -> _Function:
     """Compile into every caller: the vectoriser then knows sizes that are literals there."""
     return cast("_Function", _Kernel(function, inline=True))
@@ -95,6 +127,7 @@ class _Kernel:
 def _compile(function: Callable[..., Any], *, inline: bool) -> Callable[..., Any]:
     from numba import njit
 
+    _listen()
     try:
         kernel = njit(function, cache=True, nogil=True, error_model="numpy", forceinline=inline)
     except RuntimeError:

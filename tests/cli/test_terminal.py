@@ -74,9 +74,10 @@ def test_stacks_of_one_round_are_one_round() -> None:
     progress = RunProgress(said.append, {"vote": "votes"}, 2)
     for words in ("vote[0] 500/2000", "vote[0] 1000/2000", "vote[1] 500/2000", "other_step[0]", "writing the report"):
         progress(words)
+    progress("align.deal_key[0]")
     assert said == [
         *("round 1 of 2: votes 1/2", "round 1 of 2: votes 1/2", "round 2 of 2: votes 2/2"),
-        *("other step", "writing the report"),
+        *("other step", "writing the report", "matching the parties' records"),
     ]
 
 

@@ -94,6 +94,8 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[str],
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+    from comity.compiled import report_compiling
+
     # `no_color` would keep bold text; no colour system drops it, too.
     console = Console(stderr=True, color_system=None if is_plain() else "auto")
     words = TextColumn("{task.description}", markup=False)
@@ -111,4 +113,5 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[str],
                 what, done, whole = counted["what"], int(counted["done"]), int(counted["all"])
                 bar.update(task, description=f"{title} · {what}", completed=done, total=whole)
 
-        yield report
+        with report_compiling(lambda: report("compiling, once on this machine")):
+            yield report

@@ -17,6 +17,14 @@ _COUNT = re.compile(r" \d+/\d+$")
 _PHASES = {"run.ready": "asking who is there", "run.begin": "reserving the budget", "run.end": "handing out the result"}
 
 
+_PARTS = {
+    "align": "matching the parties' records",
+    "argmin": "comparing encrypted numbers",
+    "product": "multiplying encrypted columns",
+    "rounds": "multiplying encrypted columns",
+}
+"""What the parts of a protocol do, by their names; steps of other parts are named as they are."""
+
 _WORDS = {
     "bids": "which figures to measure next",
     "calibration": "how sure the model may be of its answers",
@@ -70,7 +78,7 @@ class RunProgress:
             rounds = max(self._rounds, self._round)
             self._report(f"round {self._round} of {rounds}: {self._releases[step]} {self._round}/{rounds}")
         elif not step.startswith("sum."):
-            self._report(step.replace("_", " "))
+            self._report(_PARTS.get(step.partition(".")[0], step.replace("_", " ")))
 
 
 def describe_steps(study: Study, paths: Iterable[str]) -> list[str]:
