@@ -82,7 +82,7 @@ def _listen() -> None:
         def on_end(self, event: Any) -> None:
             pass
 
-    event.register("numba:compile", Compiling())
+    cast("Callable[..., None]", event.register)("numba:compile", Compiling())
 
 
 def inlined(function: _Function) -> _Function:
