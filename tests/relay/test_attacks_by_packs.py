@@ -44,7 +44,7 @@ def files_of(attacked: Any, **study: Any) -> Any:
 
 def forged(attacked: Any, files: Any, keys: Any = None) -> Any:
     """A pack as a submitter makes it who does not use our program."""
-    body = encode({"format": "comity-study-1", "files": files})
+    body = encode({"format": "comity-study-2", "files": files})
     return body + (keys or attacked.sites.coordinator).sign(_signed(body))
 
 

@@ -26,7 +26,7 @@ def receive(sites: Sites, raw: bytes, name: str = "north") -> Arrival:
 
 def forged(sites: Sites, files: Any, **more: Any) -> bytes:
     """A pack as a submitter makes it who does not use ours."""
-    body = encode({"format": "comity-study-1", "files": files, **more})
+    body = encode({"format": "comity-study-2", "files": files, **more})
     return body + sites.coordinator.sign(_signed(body))
 
 
@@ -73,6 +73,15 @@ def test_no_byte_of_a_pack_can_be_changed(sites: Sites) -> None:
     for short in (b"", raw[:10], raw[:-1], raw[SIGNATURE_BYTES:]):
         with pytest.raises(Refused, match=r"none of policy\.submitters"):
             receive(sites, short)
+    assert everything(sites) == before
+
+
+def test_a_pack_of_another_release_is_refused_when_it_arrives(sites: Sites) -> None:
+    """Its messages differ: the run would stop in its first round, after the owners approved it."""
+    body = encode({"format": "comity-study-1", "files": files_of(sites.pack(sites.study()))})
+    before = everything(sites)
+    with pytest.raises(Malformed, match=r"format '1', and this release of Comity runs '2'.*need the same release"):
+        receive(sites, body + sites.coordinator.sign(_signed(body)))
     assert everything(sites) == before
 
 

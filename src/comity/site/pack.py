@@ -27,7 +27,10 @@ from comity.untrusted.file_names import UnsafeName, check_name, write_inside
 
 STUDY = "study.toml"
 MAX_FILES = 64
-_FORMAT = "comity-study-1"
+_FORMAT_NAME = "comity-study-"
+_FORMAT = f"{_FORMAT_NAME}2"
+"""Its number rises with every change of a run's messages: a site of another release then refuses the study when it
+arrives, instead of failing in the first round of an approved run."""
 _TABLE = re.compile(r"^\s*\[+\s*([A-Za-z0-9_-]+)")
 
 
@@ -135,10 +138,15 @@ def _files(body: bytes) -> dict[str, bytes]:
     match decode(body):
         case {"format": str(kind), "files": dict(files), **rest} if kind == _FORMAT and not rest:
             pass
-        case _:
+        case {"format": str(kind)} if kind.startswith(_FORMAT_NAME) and kind != _FORMAT:
             raise Malformed(
-                "a packed study must have a format and files; another version of Comity made this one", code="form"
+                f"the packed study has format {kind[len(_FORMAT_NAME) :][:8]!r}, and this release of Comity runs "
+                f"{_FORMAT[len(_FORMAT_NAME) :]!r}: the coordinator and all sites need the same release",
+                code="form",
+                key="format",
             )
+        case _:
+            raise Malformed("a packed study must have a format and files, and nothing else", code="form")
     if STUDY not in files or len(files) > MAX_FILES or not all(type(one) is bytes for one in files.values()):
         raise Malformed(f"a packed study has a {STUDY} and at most {MAX_FILES} files", code="form")
     for name in files:

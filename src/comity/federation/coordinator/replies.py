@@ -44,6 +44,8 @@ class Refusal:
     def text(self) -> str:
         if self.code == "stopped":
             return "stopped; its own log says why"
+        if self.code == "no-step":
+            return "refused: no-step; its site does not know this step: coordinator and sites need the same release"
         return f"refused: {self.code}" + (f" ({self.key})" if self.key else "")
 
 
