@@ -90,6 +90,12 @@ def test_evidence_has_the_number_and_its_limits(studies: dict[str, Study]) -> No
     assert "Records stay with their owners." in text and "Records stay with their owners." not in vertical
 
 
+def test_proportionality_says_what_the_result_may_be_worth(studies: dict[str, Study], run: Subject) -> None:
+    text = words(Subject.of_study(studies["averaging"]))
+    assert "What the result may be worth: the noise costs little" in text
+    assert "What the result may be worth" not in words(run), "a run has been measured"
+
+
 def test_a_broken_promise_bounds_nothing(run: Subject) -> None:
     assert run.result is not None
     guarantee = replace(run.result.guarantee, claim="not private as claimed: for this test")

@@ -69,6 +69,7 @@ def make_dpia(subject: Subject) -> Document:
             ),
             _part(
                 "Necessity and proportionality",
+                *(f"What the result may be worth: {one}." for one in overview.expect),
                 "Only these columns are read, and only what is listed above leaves.",
                 "Records stay with their owners."
                 if not subject.exact

@@ -9,6 +9,7 @@ from comity.federation.plan import Plan, PlanRow
 from comity.report.overview import largest_epsilon
 from comity.report.plan_page import PlanAnswers, answer_questions
 from comity.report.sentences import best_guess_probability, format_percent
+from comity.study.forecast.signal import describe_expectation
 from comity.study.results.result import Result
 from comity.study.results.views import list_views
 from comity.study.simulation.ledgers import forecast_budgets
@@ -27,7 +28,7 @@ class Subject:
     @classmethod
     def of_study(cls, study: Study) -> Subject:
         views = list_views(study.agreement.accepted, study.consortium)
-        answers = answer_questions(study.plan(), views, forecast_budgets(study))
+        answers = answer_questions(study.plan(), views, forecast_budgets(study), expect=describe_expectation(study))
         return cls(answers, study.hash, study.settings())
 
     @classmethod
