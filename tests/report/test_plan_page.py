@@ -55,6 +55,17 @@ def test_the_first_screen_answers_in_words(starters: Any) -> None:
     assert not any(word in shown.as_text() for word in TECHNICAL if word != "second_moment")
 
 
+@pytest.mark.parametrize("protocol", ["averaging", "vertical", "synthetic"])
+def test_the_loss_of_each_release_is_an_epsilon(starters: Any, protocol: str) -> None:
+    """Readers of a page know epsilon, and not mu. One release alone loses less than the study."""
+    study = starters(protocol)
+    rows = [row for row in study.plan().rows if row.loss != "-"]
+    assert rows and all(row.loss.startswith("mu ") and 0 < float(row.epsilon) <= 1 for row in rows)
+    assert len(rows) == 1 or all(float(row.epsilon) < 1 for row in rows)
+    page = render_plan(study)
+    assert all(f"epsilon {row.epsilon}" in page for row in rows) and ">mu " not in page
+
+
 def test_columns_of_different_parties_are_listed_by_party(starters: Any) -> None:
     shown = overview_of(starters("vertical"))
     assert shown.reads[0] == "hospital: age, sex, arrival, ward; target readmitted; identifier patient"

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class PlanRow:
     """One release. `kind` names its protection (`summed`, `sealed`, `disclosed`, ...), and `why` says what its receiver
-    sees where the protection is not noise."""
+    sees where the protection is not noise. `epsilon` is what `loss` means at the study's delta, by itself; empty where
+    nothing is lost."""
 
     release: str
     source: str
@@ -47,6 +48,12 @@ class PlanRow:
     kind: str = ""
     times: int = 1
     why: str = ""
+    epsilon: str = ""
+
+    @property
+    def cost(self) -> str:
+        """The loss in words. Runs of earlier releases have no epsilon in their files."""
+        return f"epsilon {self.epsilon}" if self.epsilon else self.loss
 
 
 @dataclass(frozen=True)
@@ -195,12 +202,15 @@ def plan(
         if release.noise is not None:
             scale = release.scale(consortium) if release.loss is None or release.grid is None else None
             noise_sd = None if scale is None else release.deviation(scale) * scale.grid
-        loss = "-" if release.loss is None else str(release.loss * release.debits)
+        loss, epsilon = "-", ""
+        if release.loss is not None:
+            lost = release.loss * release.debits
+            loss, epsilon = str(lost), _epsilon(Spent.zero().add(lost), delta_of(consortium))
         source, to = format_participants(release.source), format_participants(release.to)
         protection = release.protection
         kind, why = type(protection).__name__.lower(), str(getattr(protection, "why", ""))
         named = release.name + times
-        rows.append(PlanRow(named, source, to, protection.text, loss, noise_sd, kind, release.times, why))
+        rows.append(PlanRow(named, source, to, protection.text, loss, noise_sd, kind, release.times, why, epsilon))
         if isinstance(release.protection, Summed):
             over, parts = release.summed_over(consortium), release.parts(consortium)
             if over.size != parts:

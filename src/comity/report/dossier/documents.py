@@ -194,7 +194,7 @@ def make_checklist(subject: Subject) -> Document:
             _part(
                 "Algorithm",
                 f"{plan.protocol}. Each mechanism and its sensitivity is derived in the method's proof.md.",
-                *(f"{row.release}: {row.protection}, loss {row.loss}." for row in plan.rows if row.loss != "-"),
+                *(f"{row.release}: {row.protection}, loss {row.cost}." for row in plan.rows if row.loss != "-"),
                 f"Without noise: {exact}." if exact else "Nothing leaves without noise or encryption.",
             ),
             _part("Utility", *_utility(subject)),

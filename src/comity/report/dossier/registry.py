@@ -136,7 +136,7 @@ def make_record(subject: Subject) -> dict[str, Any]:
                 "preprocessing_and_hyperparameter_tuning": "Bounds and categories come from a public schema. Settings "
                 "are fixed in the study before records are read.",
                 "mechanisms": "; ".join(
-                    f"{row.release}: {row.protection}, loss {row.loss}" for row in plan.rows if row.loss != "-"
+                    f"{row.release}: {row.protection}, loss {row.cost}" for row in plan.rows if row.loss != "-"
                 )
                 + ". Noise is drawn on integers from the operating system's entropy.",
                 "composition": f"Adaptive, within a run and across runs, by each owner's ledger: {plan.in_all}.",
