@@ -457,9 +457,9 @@ def both_shares(sites: dict[str, Watched], threshold: int) -> None:
             opening = decode(body).get("ok", {}).get("opening")
             if opening is None:
                 continue
-            for kind in ("self", "will"):
+            for kind in ("self", "recovery"):
                 for party in opening[kind]:
-                    of = counted.setdefault((run_id, path, party), {"self": 0, "will": 0})
+                    of = counted.setdefault((run_id, path, party), {"self": 0, "recovery": 0})
                     of[kind] += 1
     for key, shares in counted.items():
         if min(shares.values()) >= threshold:

@@ -275,7 +275,7 @@ def test_nothing_is_answered_before_a_run_begins_after_it_ends_or_for_another_st
 
 @pytest.mark.parametrize("name", ["sum.advertise", "sum.deal", "sum.meet", "run.end"])
 def test_a_step_for_the_whole_run_is_not_asked_again_under_a_sums_label(name: str) -> None:
-    """Else two different wills would be locked under one key, and two products masked with one mask."""
+    """Else one key would lock two sets of recovery seeds, and two products masked with one mask."""
     one = begin_host(protocol=Rounds())
     assert decode(ask_host(one, f"{name}[mean/0]"))["refused"] == "too-often"
 

@@ -126,15 +126,15 @@ def test_a_site_gives_a_share_of_the_self_mask_or_of_the_will_never_both() -> No
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         if not path.startswith("sum.unmask"):
             continue
-        gave_self, gave_will = set(), set()
+        gave_self, gave_recovery = set(), set()
         for exchange in exchanges.values():
             if exchange.reply is not None:
                 opening = decode(exchange.reply)["ok"]["opening"]
                 gave_self |= set(opening["self"])
-                gave_will |= set(opening["will"])
-        assert gave_self and not gave_self & gave_will
+                gave_recovery |= set(opening["recovery"])
+        assert gave_self and not gave_self & gave_recovery
         # The list of members is that of the run: a party that was lost leaves a will for every later sum.
-        assert gave_will == (set() if path == "sum.unmask[mean/0]" else {"cedar"})
+        assert gave_recovery == (set() if path == "sum.unmask[mean/0]" else {"cedar"})
 
 
 def replay(parties: Any, host: Any, path: Any, change: Any) -> Any:

@@ -263,7 +263,7 @@ def test_a_coordinator_that_says_nobody_was_lost_to_some_opens_one_list_or_none(
         reply = asked(name, "unmask", consents=consents) if name != "elm" else {}
         opened += [reply["ok"]["opening"]] if "ok" in reply else []
         assert name == "elm" or "refused" in asked(name, "unmask", consents={})
-    shares = {kind: 1 + sum("elm" in one[kind] for one in opened) for kind in ("self", "will")}
+    shares = {kind: 1 + sum("elm" in one[kind] for one in opened) for kind in ("self", "recovery")}
     assert min(shares.values()) < threshold
     # With all told, the sum of all can be opened; with none told, the sum without elm.
     assert max(shares.values()) >= threshold or 1 < told_all < 4

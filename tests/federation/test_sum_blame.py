@@ -61,7 +61,7 @@ def fewer_holders(reply: Any) -> None:
 
 
 def no_will(reply: Any) -> None:
-    values_of(reply)["wills"].popitem()
+    values_of(reply)["recovery_seeds"].popitem()
 
 
 def other_signature(name: Any) -> Any:
@@ -107,7 +107,7 @@ def test_a_share_that_is_missing_or_of_another_party_counts_as_no_answer() -> No
         values_of(reply)["opening"]["self"].pop("ash")
 
     def both(reply: Any) -> None:
-        values_of(reply)["opening"]["will"] = dict(values_of(reply)["opening"]["self"])
+        values_of(reply)["opening"]["recovery"] = dict(values_of(reply)["opening"]["self"])
 
     for change in (missing, both):
         parties, total = summed("sum.unmask[mean/0]", change)
@@ -134,7 +134,7 @@ def test_a_dealer_of_wrong_shares_is_named_since_nobody_can_unmask_it() -> None:
         for letter in reply["mail"]:
             head = Head.of(letter)
             key = PublicIdentity.from_sealing(parties.run_keys[head.to]["key"])
-            letters.append(seal(make_identity("cedar"), key, head, encode({"self": {}, "will": {}})))
+            letters.append(seal(make_identity("cedar"), key, head, encode({"self": {}, "recovery": {}})))
         reply["mail"] = letters
 
     parties.channel = Tampering(hosts, "cedar", "sum.deal[0]", wrong)

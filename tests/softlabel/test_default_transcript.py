@@ -139,7 +139,7 @@ def test_replies_hold_what_is_declared_and_nothing_else(statistic: Any) -> None:
         "run.ready[0]": set(),
         "run.begin[0]": {"run_key", "remembered"},
         "sum.deal[0]": set(),
-        "sum.meet[0]": {"wills", "unserved"},
+        "sum.meet[0]": {"recovery_seeds", "unserved"},
         "contribute[0]": {statistic},
         "run.end[0]": set(),
     }

@@ -12,7 +12,7 @@ Self masks A party adds a *self mask* too. It protects a vector that arrives aft
            pair masks were recovered.
 Shares     Each party picks share holders at random. For each sum it gives every holder a Shamir share of the seed of
            its self mask, and a Shamir share of a key. Under that key it locks its pair seeds of that sum, its *recovery
-           seeds*, and leaves them with the coordinator (on the wire: "wills").
+           seeds*, and leaves them with the coordinator.
 Opening    For each survivor, the holders give their shares of the self mask. For each lost party they give their shares
            of the key, and the coordinator removes the pair masks that survivors made with it.
 

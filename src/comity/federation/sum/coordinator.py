@@ -91,7 +91,7 @@ def open_sum(  # noqa: C901
 
     def opens(party: str, values: Mapping[str, Any]) -> None:
         held, opening = set_up.held.get(party, set()), values["opening"]
-        if set(opening["self"]) != held & alive or set(opening["will"]) != held - alive:
+        if set(opening["self"]) != held & alive or set(opening["recovery"]) != held - alive:
             raise Malformed(f"{party} gave shares of other parties than those whose shares it holds", code="form")
 
     asked = [party for party in survivors if nobody_lost or party in consent]
@@ -121,7 +121,7 @@ def open_sum(  # noqa: C901
         masks.subtract(total, rebuilt("self", party))
     for lost in set_up.members:
         if lost not in alive:
-            seeds = _unlock_pair_seeds(parties, set_up, label, lost, rebuilt("will", lost))
+            seeds = _unlock_pair_seeds(parties, set_up, label, lost, rebuilt("recovery", lost))
             _remove_pair_masks(total, seeds, alive)
     return _in_units(total, release, survivors)
 
@@ -142,7 +142,7 @@ def _unlock_pair_seeds(
     parties: Parties, set_up: SetUp, label: str, lost: str, key: bytes
 ) -> Mapping[str, Mapping[str, bytes]]:
     """The pair seeds of a lost party, from its recovery seeds and their key."""
-    context = encode([parties.study, parties.run, "will", label, lost])
+    context = encode([parties.study, parties.run, "recovery", label, lost])
     try:
         match decode(unlock(key, set_up.recovery_seeds[lost][label], context)):
             case {"given": dict(given), "taken": dict(taken)} if all(
@@ -185,7 +185,7 @@ def _make_set_up(parties: Parties, sum_group: SumGroup) -> SetUp:
     sums = set(sum_group.sums) if consortium.dropouts else set()
 
     def meets(party: str, values: Mapping[str, Any]) -> None:
-        if set(values["wills"]) != sums or not set(values["unserved"]) <= set(dealers[party]["dealers"]):
+        if set(values["recovery_seeds"]) != sums or not set(values["unserved"]) <= set(dealers[party]["dealers"]):
             raise Malformed(f"{party} left no recovery seeds for each sum", code="form")
 
     met = parties.ask("meet", each=dealers, label=label, need=least, valid=meets)
@@ -200,7 +200,9 @@ def _make_set_up(parties: Parties, sum_group: SumGroup) -> SetUp:
     enlisted = parties.ask("enlist", members=members, to=members, label=label, need=least, valid=enlists)
     roll, quorum = {party: values["enlisted"] for party, values in enlisted.items()}, degree_of(consortium).quorum
     found = SetUp(
-        members=tuple(members), holders=holders, recovery_seeds={party: met[party]["wills"] for party in members}
+        members=tuple(members),
+        holders=holders,
+        recovery_seeds={party: met[party]["recovery_seeds"] for party in members},
     )
     parties.ask(
         "seat",

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 _SHARE = Blob(shamir.SHARE_BYTES)
 _SHARES = Fields(
-    {"seed": Blob(32), "self": Each(_SHARE, "sums"), "will": Each(_SHARE, "sums")}, optional=("seed", "self", "will")
+    {"seed": Blob(32), "self": Each(_SHARE, "sums"), "recovery": Each(_SHARE, "sums")},
+    optional=("seed", "self", "recovery"),
 )
 _SIGNATURE = Blob(64)
 
@@ -49,7 +50,7 @@ class SecureSum(Part):
 
         key = Fields({"key": Blob(SEALING_BYTES), "signature": _SIGNATURE})
         recovery_seeds = Each(Blob(64 + 600 * consortium.size), "sums")
-        opening = Fields({"self": Each(_SHARE), "will": Each(_SHARE)})
+        opening = Fields({"self": Each(_SHARE), "recovery": Each(_SHARE)})
         return Declaration(
             (
                 release("holders", EVERY_PARTY, COORDINATOR, Public("who is to hold its shares"), Names()),
@@ -57,7 +58,7 @@ class SecureSum(Part):
                 release("shares", EVERY_PARTY, EVERY_PARTY, Sealed("a pair seed and one share per secret"), _SHARES),
                 release("dealers", COORDINATOR, EVERY_PARTY, Public("who dealt to it"), Names()),
                 release(
-                    "wills",
+                    "recovery_seeds",
                     EVERY_PARTY,
                     COORDINATOR,
                     Public("pair seeds, locked under keys that are shared"),
@@ -74,7 +75,7 @@ class SecureSum(Part):
                     "opening",
                     EVERY_PARTY,
                     COORDINATOR,
-                    Public("a share of the self mask of each survivor, of the will of each that was lost"),
+                    Public("a share of the self mask of each survivor, of the recovery key of each that was lost"),
                     opening,
                 ),
             ),
@@ -121,14 +122,14 @@ class SecureSum(Part):
             kind: {
                 label: shamir.split(site.seed(root, kind, label), threshold, points) for label in site.sum_group.sums
             }
-            for kind in ("self", "will")
+            for kind in ("self", "recovery")
         }
         return {
             party: {kind: {label: shares[point] for label, shares in of.items()} for kind, of in shared.items()}
             for point, party in zip(points, holders)
         }
 
-    @step(per_sum_group=True, gives=("wills", "unserved"))
+    @step(per_sum_group=True, gives=("recovery_seeds", "unserved"))
     def meet(self, site: Site, dealers: list[str]) -> dict[str, Any]:
         """Open and keep what was dealt to this party. It names the dealers whose letter is missing or malformed."""
         root, consortium = site.kept("sum.root"), site.consortium
@@ -152,7 +153,7 @@ class SecureSum(Part):
                 # All parties of the group are members of each of its sums: there is no list to sign.
                 site.keep("sum.seeds", seeds)
                 site.keep("sum.seated", True)
-            return {"wills": {}, "unserved": unserved}
+            return {"recovery_seeds": {}, "unserved": unserved}
         site.keep("sum.held", {**held, site.party: site.kept("sum.own")})
         site.keep("sum.seeds", seeds)
         recovery_seeds = {}
@@ -160,9 +161,9 @@ class SecureSum(Part):
             pair_seeds = {
                 way: {party: site.seed(seed, "mask", label) for party, seed in of.items()} for way, of in seeds.items()
             }
-            context = site.context("will", label, site.party)
-            recovery_seeds[label] = lock(site.seed(root, "will", label), encode(pair_seeds), context)
-        return {"wills": recovery_seeds, "unserved": unserved}
+            context = site.context("recovery", label, site.party)
+            recovery_seeds[label] = lock(site.seed(root, "recovery", label), encode(pair_seeds), context)
+        return {"recovery_seeds": recovery_seeds, "unserved": unserved}
 
     # What follows is for sums that tolerate drop-outs.
 
@@ -220,7 +221,7 @@ class SecureSum(Part):
                 "digest": agreed,
                 "company": present_holders,
                 "self": [party for party in held if party in alive],
-                "will": [party for party in held if party in lost],
+                "recovery": [party for party in held if party in lost],
             },
         )
         return {"consent": site.sign("survivors", site.label, agreed)}
@@ -235,7 +236,7 @@ class SecureSum(Part):
         else:
             self._require_signed(site, consents, agreed["company"], "survivors", label, agreed["digest"])
         held = site.kept("sum.held")
-        return {"opening": {kind: {p: held[p][kind][label] for p in agreed[kind]} for kind in ("self", "will")}}
+        return {"opening": {kind: {p: held[p][kind][label] for p in agreed[kind]} for kind in ("self", "recovery")}}
 
     def _list_all_members(self, site: Site, consents: dict[str, bytes]) -> dict[str, Any]:
         """The list of survivors where no member was lost. It is this party's only list of this sum: it signs no other
@@ -245,7 +246,7 @@ class SecureSum(Part):
             raise Refused("a party opens only for a list of survivors that it signed", code="sum")
         members = set(site.kept("sum.members"))
         held = [party for party in site.kept("sum.held") if party in members]
-        listed = {"digest": enlisted["digest"], "company": [], "self": held, "will": []}
+        listed = {"digest": enlisted["digest"], "company": [], "self": held, "recovery": []}
         site.keep(f"sum.list/{site.label}", listed)
         return listed
 
@@ -306,4 +307,4 @@ def _is_complete(site: Site, dealer: str, value: Mapping[str, Any]) -> bool:
     parties may drop out, a share of each secret of each sum."""
     seeded = bool(seeded_by(site.consortium, dealer, [site.party]))
     labels = set(site.sum_group.sums) if site.consortium.dropouts else set()
-    return ("seed" in value) == seeded and set(value.get("self", ())) == set(value.get("will", ())) == labels
+    return ("seed" in value) == seeded and set(value.get("self", ())) == set(value.get("recovery", ())) == labels
