@@ -32,8 +32,10 @@ from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
-from comity.methods.by_columns import alignment
-from comity.methods.by_columns.alignment import ROWS, Alignment, canonicalise_ids, require_distinct
+from comity.methods.by_columns import alignment, token_list
+from comity.methods.by_columns.alignment import ROWS, Alignment
+from comity.methods.by_columns.common_rows import common_rows
+from comity.methods.by_columns.token_list import canonicalise_ids, require_distinct
 from tests.support.asks import answer_ask, write_ask
 from tests.support.channels import record_channel
 from tests.support.consortia import NAMES, STUDY, make_consortium
@@ -71,14 +73,19 @@ class Aligned(Protocol):
 
     @step(times=2)
     def tell(self, site: Site) -> None:
-        column = site.features[site.kept(ROWS), 0]
+        column = shared_column(site)
         for party in site.consortium.parties:
             if party != site.party:
                 site.send(party, "column", column if site.label == "0" else column[:-1])
 
     @step()
     def hear(self, site: Site) -> None:
-        site.keep("heard", [*site.received("column").values(), site.features[site.kept(ROWS), 0]])
+        site.keep("heard", [*site.received("column").values(), shared_column(site)])
+
+
+def shared_column(site: Site) -> Any:
+    rows = common_rows(site)
+    return np.ascontiguousarray(rows.read(slice(0, len(rows))).features[:, 0])
 
 
 def held(ids: Any) -> Records:
@@ -98,8 +105,12 @@ def started(lists: list[Any], method: str = "keyed", folder: Any = None, **optio
 
 
 def aligned(lists: list[Any], hosts: Any) -> list[list[str]]:
-    kept = [decode(hosts[name].store.state("run-1", ROWS)) for name in NAMES[: len(lists)]]
-    assert all(rows.dtype == np.int64 for rows in kept)
+    kept = []
+    for name in NAMES[: len(lists)]:
+        placed, count = decode(hosts[name].store.state("run-1", "align.placed"))
+        parts = [decode(hosts[name].store.state("run-1", f"{ROWS}/{number}")) for number in range(placed)]
+        assert all(rows.dtype == np.int64 for rows in parts) and sum(map(len, parts)) == count
+        kept.append(np.concatenate(parts))
     return [[ids[row] for row in rows] for ids, rows in zip(lists, kept)]
 
 
@@ -143,7 +154,7 @@ def test_a_whole_run_leaves_no_key_order_or_rows_behind(method: Any) -> None:
     parties, hosts = started(lists, method)
     run(parties)
     for name in parties.alive:
-        for state in (ROWS, "align.key", "align.secret", "align.order", "dim:rows"):
+        for state in (f"{ROWS}/0", "align.placed", "align.key", "align.secret", "align.order/0", "dim:rows"):
             assert hosts[name].store.state("run-1", state) is None
 
 
@@ -193,7 +204,7 @@ def test_bad_ids_are_an_error_at_their_owner_and_a_stop_for_the_others(method: A
 def test_errors_show_no_id() -> None:
     for ids in (["secret-name", "secret-name"], ["secret-name", 3], ["secret-name", ""]):
         with pytest.raises(DataError) as error:
-            require_distinct(b"".join(hashlib.md5(one).digest() for one in canonicalise_ids(ids)), 16)
+            require_distinct(b"".join(hashlib.md5(one).digest() for one in canonicalise_ids(ids)), width=16)
         assert "secret" not in str(error.value)
 
 
@@ -204,7 +215,7 @@ def test_an_empty_intersection_ends_the_study(method: Any, lists: Any) -> None:
     with pytest.raises(DataError, match="share nobody") as error:
         Aligned(method).align.coordinate_alignment(parties)
     assert error.value.code == "empty-intersection" and not any(letter.isdigit() for letter in str(error.value))
-    assert all(hosts[name].store.state("run-1", ROWS) is None for name in parties.alive)
+    assert all(hosts[name].store.state("run-1", f"{ROWS}/0") is None for name in parties.alive)
 
 
 # Who must agree, and to what.
@@ -249,7 +260,7 @@ def test_the_declaration_says_what_is_exact() -> None:
 # Lost parties, resumed runs.
 
 STEPS = {
-    "keyed": ("align.deal_key[0]", "align.pseudonyms[0]", "align.place[0]"),
+    "keyed": ("align.prepare[0]", "align.pseudonyms[0]", "align.place[0]"),
     "ecdh": ("align.blind[0]", "align.relay[0]", "align.deliver[0]", "align.place[0]"),
 }
 
@@ -267,6 +278,72 @@ def test_a_run_waits_for_every_party_and_goes_on_where_it_was(method: Any, path:
     assert all(order == orders[0] for order in orders)
 
 
+# Long lists, bucket by bucket.
+
+
+def test_lists_in_buckets_give_the_rows_and_the_order_of_one_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists, orders = random_lists(3), {}
+    monkeypatch.setattr(Site, "secret", lambda site: bytes(range(32)))
+    for rows in (1 << 19, 7, 1):
+        monkeypatch.setattr(token_list, "BUCKET_ROWS", rows)
+        parties, hosts = started(lists)
+        shared = Aligned().align.coordinate_alignment(parties)
+        orders[rows] = aligned(lists, hosts)
+        assert len(orders[rows][0]) == shared and all(order == orders[rows][0] for order in orders[rows])
+        asked = [path for path, _ in parties.journal.traffic(parties.study, parties.run) if "pseudonyms" in path]
+        assert len(asked) == -(-42 // rows)
+    assert orders[1 << 19] == orders[7] == orders[1]
+
+
+def test_a_run_in_buckets_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where the site that is asked again was started again, and has its positions and no list."""
+    monkeypatch.setattr(token_list, "BUCKET_ROWS", 10)
+    lists = random_lists(3)
+    for path in ("align.pseudonyms[2]", "align.place[1]", "align.place[4]"):
+        folder = tmp_path / path
+        folder.mkdir()
+        parties, _ = started(lists, "keyed", folder, lose=[("ash", path)])
+        with pytest.raises(SiteLost, match="ash"):
+            Aligned().align.coordinate_alignment(parties)
+        parties, hosts = started(lists, "keyed", folder)
+        rows = Aligned().align.coordinate_alignment(parties)
+        orders = aligned(lists, hosts)
+        assert rows == len(set.intersection(*map(set, lists))) and all(order == orders[0] for order in orders)
+
+
+def test_an_id_twice_is_found_before_a_list_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_list, "BUCKET_ROWS", 3)
+    ids = [f"person {i}" for i in range(20)]
+    parties, _ = started([ids, [*ids, "person 7"]])
+    with pytest.raises(Stopped):
+        Aligned().align.coordinate_alignment(parties)
+    assert "rows 8 and 21 have the same" in str(parties.channel.refusals["birch"])
+    paths = [path for path, _ in parties.journal.traffic(parties.study, parties.run) if "pseudonyms" in path]
+    assert paths == ["align.pseudonyms[0]"], "and it was refused with the first bucket"
+
+
+def test_buckets_are_placed_in_order_and_add_up_to_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_list, "BUCKET_ROWS", 21)
+    parties, hosts = started(random_lists(2))
+    view = parties.under("align")
+    view.ask("prepare")
+    for number in range(2):
+        view.ask("pseudonyms", label=number, buckets=2)
+    assert ask(parties, hosts, "ash", "align.pseudonyms[2]", buckets=2)["refused"] == "too-often"
+    assert ask(parties, hosts, "ash", "align.pseudonyms[2]", buckets=3)["refused"] == "form", "agreed on once"
+
+    def place(number: int, array: list[int]) -> Any:
+        own = {"positions": np.array(array, "<i8")}
+        return ask(parties, hosts, "ash", f"align.place[{number}]", rows=3, own=own)
+
+    assert place(1, [0])["refused"] == "align", "not before the first"
+    assert place(0, [0, 1, 2, 3])["refused"] == "form", "more than there are"
+    assert "ok" in place(0, [0, 2])
+    assert place(1, [0, 1])["refused"] == "form", "too many in all"
+    assert place(1, [])["refused"] == "form", "too few in all"
+    assert "ok" in place(1, [3])
+
+
 # Steps out of turn, withheld or altered messages.
 
 
@@ -277,15 +354,19 @@ def ask(parties: Any, hosts: Any, name: Any, path: Any, mail: Any = (), **values
 
 def test_a_key_comes_from_the_first_party_alone_and_nothing_leaves_without_it() -> None:
     parties, hosts = started(random_lists(3))
-    assert ask(parties, hosts, "birch", "align.deal_key[0]")["refused"] == "align"
-    assert ask(parties, hosts, "birch", "align.pseudonyms[0]")["refused"] == "align"
-    dealt = ask(parties, hosts, "ash", "align.deal_key[0]")
+    none = ask(parties, hosts, "birch", "align.prepare[0]")
+    assert none["mail"] == [] and hosts["birch"].store.state(parties.run, "align.key") is None
+    assert ask(parties, hosts, "birch", "align.pseudonyms[0]", buckets=1)["refused"] == "align"
+    dealt = ask(parties, hosts, "ash", "align.prepare[0]")
+    assert none["ok"] == {"listed": 41} and dealt["ok"] == {"listed": 40}
     letters = {letter["to"]: letter for letter in dealt["mail"]}
     assert set(letters) == {"birch", "cedar"}
     bad = dict(letters["birch"], box=letters["birch"]["box"][:-1] + b"!")
-    assert ask(parties, hosts, "birch", "align.pseudonyms[0]", [bad])["refused"] == "align", "as if it never came"
-    assert ask(parties, hosts, "birch", "align.pseudonyms[0]", [letters["cedar"]])["refused"] == "sealed"
-    assert "ok" in ask(parties, hosts, "birch", "align.pseudonyms[0]", [letters["birch"]])
+    assert ask(parties, hosts, "birch", "align.pseudonyms[0]", [bad], buckets=1)["refused"] == "align", (
+        "as if it never came"
+    )
+    assert ask(parties, hosts, "birch", "align.pseudonyms[0]", [letters["cedar"]], buckets=1)["refused"] == "sealed"
+    assert "ok" in ask(parties, hosts, "birch", "align.pseudonyms[0]", [letters["birch"]], buckets=1)
     assert ask(parties, hosts, "birch", "align.blind[0]")["refused"] == "no-step"
 
 
@@ -305,7 +386,7 @@ def test_lists_go_around_the_ring_once_and_in_turn() -> None:
     second = list(parties._memory.mail["ash"])
     assert ask(parties, hosts, "ash", "align.relay[2]", second)["refused"] == "too-often"
     assert "ok" in ask(parties, hosts, "ash", "align.deliver[0]", second)
-    assert ask(parties, hosts, "ash", "align.pseudonyms[0]")["refused"] == "no-step"
+    assert ask(parties, hosts, "ash", "align.prepare[0]")["refused"] == "no-step"
 
 
 @pytest.mark.parametrize(
@@ -314,11 +395,9 @@ def test_lists_go_around_the_ring_once_and_in_turn() -> None:
 def test_positions_are_distinct_rows_of_the_list(positions: Any) -> None:
     parties, hosts = started(random_lists(2))
     view = parties.under("align")
-    view.ask("deal_key", to=["ash"])
+    view.ask("prepare")
     array = positions if isinstance(positions, np.ndarray) else np.array(positions, "<i8")
-    early = ask(parties, hosts, "ash", "align.place[0]", rows=2, positions=np.array([0, 1], "<i8"))
-    assert early["refused"] == "form"  # the dimension has to be known before what it measures
-    view.ask("pseudonyms")
+    view.ask("pseudonyms", buckets=1)
 
     def place(array: Any) -> Any:
         return ask(parties, hosts, "ash", "align.place[0]", rows=2, own={"positions": array})
@@ -333,8 +412,8 @@ def test_a_list_that_is_cut_or_repeats_a_token_is_refused_by_the_coordinator(
 ) -> None:
     honest = alignment._shuffle
 
-    def lying(site: Any, tokens: Any, width: Any) -> Any:
-        sent = honest(site, tokens, width)
+    def lying(site: Any, number: Any, tokens: Any, width: Any) -> Any:
+        sent = honest(site, number, tokens, width)
         return change(sent) if site.party == "birch" else sent
 
     monkeypatch.setattr(alignment, "_shuffle", lying)

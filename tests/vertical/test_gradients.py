@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from comity.crypto import dealer_waves
+from comity.crypto.products import dealer_combination
 from comity.errors import SiteLost, Stopped, StudyError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.messages.codec import encode
@@ -506,8 +507,16 @@ def test_rounds_in_several_stretches_are_the_same_rounds(products: str, monkeypa
 def test_no_two_stretches_have_one_mask_and_one_that_they_shared_would_show_their_difference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What a peer reads are a party's masked scores. Two under one mask differ by the scores' difference."""
+    """What a peer reads are a party's masked scores and features. Two under one mask differ by their difference."""
     monkeypatch.setattr(dealer_rounds, "STRETCH_ROWS", 350)
+    expanded: set[bytes] = set()
+    expand = dealer_combination.expand_matrix_mask
+
+    def expanding(seed: bytes, columns: int, rows: int) -> Any:
+        expanded.add(seed)
+        return expand(seed, columns, rows)
+
+    monkeypatch.setattr(dealer_combination, "expand_matrix_mask", expanding)
 
     found: list[np.ndarray] = []
     mask = dealer_waves.mask_angles
@@ -520,7 +529,10 @@ def test_no_two_stretches_have_one_mask_and_one_that_they_shared_would_show_thei
     monkeypatch.setattr(dealer_waves, "mask_angles", masking)
     secure_run(build_gradients(2, rounds=1), make_people(ROWS))
     assert len(found) == 4 and len({one.tobytes() for one in found}) == 4
+    assert len(expanded) == 4
     found.clear()
+    expanded.clear()
     monkeypatch.setattr(dealer_rounds, "_seed_of_stretch", lambda seed, stretch: seed)
     secure_run(build_gradients(2, rounds=1), make_people(ROWS))
     assert len({one.tobytes() for one in found}) == 2, "the attack: both stretches of a party under one mask"
+    assert len(expanded) == 2

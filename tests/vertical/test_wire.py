@@ -13,7 +13,7 @@ from comity.entropy import derive
 from comity.federation.coordinator.lifecycle import begin
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
-from comity.methods.vertical.dealer_rounds import DealerRounds
+from comity.methods.vertical.dealer_rounds import DealerRounds, _seed_of_stretch
 from tests.support.channels import pieces, record_channel
 from tests.support.noise import NoNoise
 from tests.support.vertical import build_gradients, encode_parts, host_parties, make_consortium, make_people
@@ -49,10 +49,10 @@ def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear(monkeypatch:
     corrections = [piece for one in (*hands, *dealt) for piece in pieces(one)]
     assert len(corrections) == 4 and not any(map(line.holds, corrections))
     # Control: the seed is all that a peer lacks to read the features that were sealed to it.
-    masked = decode(hosts["birch"].store.state("run-1", "in:masked_features:ash"))
+    masked = decode(hosts["birch"].store.state("run-1", "rounds.masked/ash/0"))
     width = tried.secure_rounds.widths["ash"]
-    found = masked.reshape(width, -1) + expand_matrix_mask(seeds["ash"], width, 60)
-    np.testing.assert_array_equal(found, cast(DealerRounds, tried.secure_rounds)._lines(_site(hosts["ash"])))
+    found = masked.reshape(width, -1) + expand_matrix_mask(_seed_of_stretch(seeds["ash"], 0), width, 60)
+    np.testing.assert_array_equal(found, cast(DealerRounds, tried.secure_rounds)._lines(_site(hosts["ash"]), 0))
 
 
 def _site(host: Any) -> Site:

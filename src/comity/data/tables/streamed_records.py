@@ -2,15 +2,16 @@
 
 They are encoded once where the owner's disk has room for a cache, and otherwise again for each pass.
 
-A sum over records uses `blocks`. A step that needs all of them at once (a local fit, an alignment, a product of
-columns) uses `features`, `labels` or `ids`, and is refused where they would take more memory than was declared.
+A sum over records uses `blocks`. Steps whose parties hold different columns of the same records read them by position,
+with `rows`, and their identifiers with `id_blocks`. A step that needs all of them at once (a local fit) uses
+`features`, `labels` or `ids`, and is refused where they would take more memory than was declared.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,9 +22,12 @@ from numpy.typing import NDArray
 from comity.data.encoding import Encoding
 from comity.data.records import Records
 from comity.data.schemas.conforming import Tally
+from comity.data.schemas.reading import read_ids
 from comity.data.tables.encoded_cache import CachePlace, CacheWriter, EncodedCache
 from comity.data.tables.engine_records import EngineRecords
+from comity.data.tables.row_file import RowFile, RowWriter, UnnamedFile
 from comity.data.tables.source import PIECE_ROWS, Source
+from comity.data.tables.table import column_of
 from comity.errors import DataError
 from comity.representation import short_repr
 
@@ -51,6 +55,7 @@ class StreamedRecords:
     piece: int = PIECE_ROWS
     _stamp: Any = field(default=None, repr=False)
     cache: EncodedCache | None = field(default=None, repr=False)
+    by_position: RowsOnDisk | None = field(default=None, repr=False)
 
     @classmethod
     def scan(
@@ -62,19 +67,26 @@ class StreamedRecords:
         limit: int = MAX_BYTES_IN_MEMORY,
         piece: int = PIECE_ROWS,
         cache: CachePlace | None = None,
+        positions: CachePlace | None = None,
     ) -> StreamedRecords:
         """Read every record. Records that the schema refuses are refused now, before anything is reserved. With a place
-        for a cache and room there, they are not read again."""
+        for a cache and room there, they are not read again. A place for `positions` takes them without identifiers, to
+        be read by position; without room there they are refused."""
         stamp, digest, tally, count = _stamp(source), _Digest(), Tally.start(), 0
         writer = None if cache is None else CacheWriter.open(cache)
+        rows = None if positions is None else RowWriter.open(positions, encoding.width)
         for records, changed in encode_blocks(source, encoding, where, piece):
             digest.add(records)
-            if writer is not None:
-                writer.add(records)
+            for one in (writer, rows):
+                if one is not None:
+                    one.add(records)
             tally += changed
             count += len(records)
         cached = None if writer is None else writer.finish()
-        return cls(source, encoding, where, limit, count, digest.value(), tally, piece, stamp, cached)
+        known = None
+        if rows is not None and positions is not None:
+            known = RowsOnDisk(rows.finish(), digest.of_ids(), positions)
+        return cls(source, encoding, where, limit, count, digest.value(), tally, piece, stamp, cached, known)
 
     def __len__(self) -> int:
         return self.count
@@ -99,6 +111,41 @@ class StreamedRecords:
             return None
         self._require_same(_stamp(self.source) == self._stamp)
         return self.cache.loaders()
+
+    def rows(self, part: slice) -> Records:
+        """These records, without identifiers."""
+        return self._rows_on_disk.file.read(part)
+
+    def reordered(self, order: Iterable[NDArray[np.int64]]) -> RowFile:
+        """The records at these positions, which come in parts, in a file of their own."""
+        on_disk = self._rows_on_disk
+        return on_disk.file.reordered(order, on_disk.place)
+
+    def open_file(self) -> UnnamedFile:
+        """A file without a name beside those of the records."""
+        return UnnamedFile.open(self._rows_on_disk.place)
+
+    @property
+    def _rows_on_disk(self) -> RowsOnDisk:
+        self._require_same(_stamp(self.source) == self._stamp)
+        if self.by_position is None:
+            raise DataError(
+                f"{self.where}: these records were read for sums over them, not by position; raise memory.",
+                key="memory",
+            )
+        return self.by_position
+
+    def id_blocks(self) -> Iterator[NDArray[np.object_]]:
+        """All identifiers in the order of the records, read again from the source: none is written anywhere. They are
+        compared with those of `scan` after the last block."""
+        name, digest, on_disk = self.encoding.schema.identifier, hashlib.sha256(), self._rows_on_disk
+        if name is None:
+            raise DataError(f"{self.where}: the schema names no identifier", key="identifier")
+        for table in self.source.pieces([name], self.piece):
+            ids, _ = read_ids(column_of(table, name, self.where))
+            digest.update(_spell_ids(ids))
+            yield ids
+        self._require_same(digest.hexdigest() == on_disk.ids_digest)
 
     def _require_same(self, same: bool) -> None:
         if not same:
@@ -144,6 +191,17 @@ class StreamedRecords:
             _concatenate([part.labels for part in parts]),
             _concatenate([part.ids for part in parts]),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class RowsOnDisk:
+    """Encoded records by position, the digest of their identifiers, and where further files may lie."""
+
+    __repr__ = short_repr
+
+    file: RowFile
+    ids_digest: str
+    place: CachePlace
 
 
 LocalRecords = Records | StreamedRecords | EngineRecords
@@ -196,6 +254,9 @@ def block_rows(encoding: Encoding) -> int:
     return max(64, min(1 << 13, (1 << 21) // (8 * max(1, encoding.width))))
 
 
+_IDS = "ids"
+
+
 class _Digest:
     """A digest of each column separately: it does not depend on where blocks begin and end."""
 
@@ -208,15 +269,22 @@ class _Digest:
         if records.labels is not None:
             self._state(f"labels {records.labels.dtype.str}").update(np.ascontiguousarray(records.labels))
         if records.ids is not None:
-            # With their lengths: different lists have different texts.
-            self._state("ids").update("".join(f"{len(one)}:{one}" for one in records.ids).encode())
+            self._state(_IDS).update(_spell_ids(records.ids))
 
     def _state(self, name: str) -> Any:
         return self._states.setdefault(name, hashlib.sha256())
 
+    def of_ids(self) -> str:
+        return str(self._state(_IDS).hexdigest()) if _IDS in self._states else ""
+
     def value(self) -> str:
         digests = {name: state.hexdigest() for name, state in self._states.items()}
         return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
+
+
+def _spell_ids(ids: NDArray[np.object_]) -> bytes:
+    """With their lengths: different lists have different texts."""
+    return "".join(f"{len(one)}:{one}" for one in ids).encode()
 
 
 def _stamp(source: Source) -> list[tuple[Any, ...]]:

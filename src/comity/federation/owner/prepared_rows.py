@@ -49,10 +49,27 @@ class PreparedRows:
     def __init__(self) -> None:
         self._kept: _Kept | None = None
         self._arrays: dict[str, tuple[bytes, LocalRecords, NDArray[Any]]] = {}
+        self._built: dict[str, tuple[bytes, LocalRecords, Any]] = {}
 
     def clear(self) -> None:
         self._kept = None
         self._arrays = {}
+        self._built = {}
+
+    def built(self, name: str, values: bytes, records: LocalRecords, make: Callable[[], Any]) -> Any:
+        """What `make` builds of all records and is not an array, such as a file without a name; at most one of each
+        name."""
+        kept = self._built.get(name)
+        if kept is not None and kept[0] == values and kept[1] is records:
+            return kept[2]
+        self._built.pop(name, None)
+        kept = None
+        made = make()
+        self._built[name] = values, records, made
+        return made
+
+    def drop(self, name: str) -> None:
+        self._built.pop(name, None)
 
     def array(self, name: str, values: bytes, records: LocalRecords, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """What `make` computes of all records from public values; from memory where it has this name, these values

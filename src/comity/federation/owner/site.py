@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comity.blas import one_thread
 from comity.crypto.sealing import PublicIdentity
+from comity.data.tables.streamed_records import StreamedRecords
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import BadInput, Malformed, Refused, Stopped
 from comity.federation.declare.bounds import OpenedValue
@@ -36,7 +37,10 @@ from comity.federation.sum.terms import Masked
 
 if TYPE_CHECKING:
     from comity.data import LocalRecords
+    from comity.data.tables.row_file import UnnamedFile
     from comity.federation.owner.host import Host
+
+_Built = TypeVar("_Built")
 
 log = logging.getLogger("comity.site")
 
@@ -214,6 +218,21 @@ class Site:
         run computed it. It is read-only, and written nowhere."""
         key = encode([self.run, self._state.holdout, values])
         return self._host.prepared.array(name, key, self.records, make)
+
+    def built(self, name: str, values: bytes, make: Callable[[], _Built]) -> _Built:
+        """What `make` builds of this step's records, such as a file without a name: the same for later steps of the run
+        in this process. A site that was started again builds it again."""
+        key = encode([self.run, self._state.holdout, values])
+        made: _Built = self._host.prepared.built(name, key, self.records, make)
+        return made
+
+    def drop_built(self, name: str) -> None:
+        self._host.prepared.drop(name)
+
+    def open_file(self) -> UnnamedFile | None:
+        """A file without a name for what is built of records in blocks; None for records in memory."""
+        records = self.records
+        return records.open_file() if isinstance(records, StreamedRecords) else None
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

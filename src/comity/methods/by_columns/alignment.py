@@ -1,11 +1,11 @@
 """Alignment: each party learns which of its rows belong to people whom all parties hold, in one common order.
 
-    keyed   deal_key     the party first by name seals a fresh key to the others
-            pseudonyms   each party's keyed pseudonyms leave for the coordinator, in a secret order
+    keyed   prepare      the party first by name seals a fresh key to the others; each says how long its list is
+            pseudonyms   (for each bucket) keyed pseudonyms leave for the coordinator, in a secret order
     ecdh    blind        each party's blinded points go to the next party, sealed, in a secret order
             relay        (K − 2 times) each blinds the list that it holds and passes it on, sealed
             deliver      the last blinding; points that all parties have blinded leave for the coordinator
-    both    place        the coordinator tells each party the positions of the common rows in its own list
+    both    place        (for each bucket) the coordinator tells each party where the common rows stand in its list
 
 Adversary    keyed: a coordinator that follows the protocol but looks at everything, and colludes with no party.
              ecdh: the same with all parties but one.
@@ -17,13 +17,17 @@ Assumes      `crypto.psi_keyed`, whose key a coordinator with one party could us
              `crypto.psi_ecdh`, where it can't.
 
 A protocol mounts it as a part, lists its releases in its own declaration (plans show them, policies are asked), and
-calls `coordinate_alignment` first. Then the dimension `rows` is bound, and a step finds the int64 positions of its
-party's common rows under `site.kept(ROWS)`. Without one party the common rows would differ: the run waits for it.
+calls `coordinate_alignment` first. Then the dimension `rows` is bound, and a step reads its party's common rows with
+`comity.methods.by_columns.common_rows`. Without one party the common rows would differ: the run waits for it.
+
+Long lists of keyed pseudonyms go bucket by bucket (`token_list`): neither a site nor the coordinator has a whole one in
+memory. The common order is that of the pseudonyms as numbers, with any number of buckets. A list of blinded points goes
+around in one piece.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,24 +35,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto import psi_ecdh, psi_keyed
-from comity.crypto.psi_keyed import Packed, find_repeated
-from comity.data.schemas.reading import canonical_id
+from comity.data import StreamedRecords
 from comity.entropy import Stream
 from comity.errors import DataError, Malformed, Refused, StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declare.declaration import Declaration, Release
-from comity.federation.declare.protection import Disclosed, Sealed
+from comity.federation.declare.protection import Disclosed, Public, Sealed
 from comity.federation.declare.release import Array, Blob, Count, Fields
 from comity.federation.owner.site import Site
 from comity.federation.part import Part, step
+from comity.methods.by_columns import token_list
+from comity.methods.by_columns.token_list import KEY, TokenList, canonicalise_ids, require_distinct
 
 ROWS = "align.rows"
+"""Where a party keeps the positions of its common rows, by bucket: `align.rows/0`."""
 MAX_ROWS = 1 << 24
+MAX_BUCKETS = 1 << 10
 MAX_PARTIES = 1000
 METHODS = ("keyed", "ecdh")
 _POLICY = "sizes_may_leave"
-_KEY = "identifier.name"
+_PLACED = "align.placed"
+_TOKENS = "align.tokens"
 
 
 @dataclass(frozen=True)
@@ -71,38 +79,50 @@ class Alignment(Part):
         if not 2 <= consortium.size <= MAX_PARTIES:
             raise StudyError(f"an alignment has 2 to {MAX_PARTIES} parties, found {consortium.size}", key="parties")
         tokens = Blob(self.width * MAX_ROWS)
+        sizes = Disclosed("how many people each party has and how many any of them share", _POLICY, sealed=True)
+        between: tuple[Release, ...]
         if self.method == "keyed":
-            between = Release(
-                name="alignment_key",
-                source=min(consortium.parties),
-                to=EVERY_PARTY,
-                protection=Sealed("the key of this run's pseudonyms"),
-                form=Blob(psi_keyed.KEY_BYTES),
+            between = (
+                Release(
+                    name="alignment_key",
+                    source=min(consortium.parties),
+                    to=EVERY_PARTY,
+                    protection=Sealed("the key of this run's pseudonyms"),
+                    form=Blob(psi_keyed.KEY_BYTES),
+                ),
+                Release(
+                    name="listed",
+                    source=EVERY_PARTY,
+                    to=COORDINATOR,
+                    protection=Disclosed("how many people each party has", _POLICY),
+                    form=Count(MAX_ROWS),
+                ),
+                Release(
+                    name="buckets",
+                    source=COORDINATOR,
+                    to=EVERY_PARTY,
+                    protection=Public("in how many messages lists are sent"),
+                    form=Count(MAX_BUCKETS),
+                ),
             )
             adversary = "an honest-but-curious coordinator that colludes with no party"
         else:
-            between = Release(
-                name="blinded_points",
-                source=EVERY_PARTY,
-                to=EVERY_PARTY,
-                protection=Sealed("blinded points, and hence the size of a list"),
-                form=Fields({"hop": Count(consortium.size), "points": tokens}),
+            between = (
+                Release(
+                    name="blinded_points",
+                    source=EVERY_PARTY,
+                    to=EVERY_PARTY,
+                    protection=Sealed("blinded points, and hence the size of a list"),
+                    form=Fields({"hop": Count(consortium.size), "points": tokens}),
+                ),
             )
             adversary = (
                 f"an honest-but-curious coordinator with up to {consortium.size - 1} of {consortium.size} parties"
             )
         return Declaration(
             (
-                between,
-                Release(
-                    name="tokens",
-                    source=EVERY_PARTY,
-                    to=COORDINATOR,
-                    protection=Disclosed(
-                        "how many people each party has and how many any of them share", _POLICY, sealed=True
-                    ),
-                    form=tokens,
-                ),
+                *between,
+                Release(name="tokens", source=EVERY_PARTY, to=COORDINATOR, protection=sizes, form=tokens),
                 Release(
                     name="rows",
                     source=COORDINATOR,
@@ -115,7 +135,7 @@ class Alignment(Part):
                     source=COORDINATOR,
                     to=EVERY_PARTY,
                     protection=Disclosed("which of its own people all parties share", _POLICY),
-                    form=Array(("rows",), "<i8"),
+                    form=Array(None, "<i8"),
                 ),
             ),
             adversary=adversary,
@@ -123,36 +143,50 @@ class Alignment(Part):
 
     # Keyed pseudonyms.
 
-    @step()
-    def deal_key(self, site: Site) -> None:
+    @step(gives=("listed",))
+    def prepare(self, site: Site) -> dict[str, Any]:
         self._only("keyed")
-        if site.party != min(site.consortium.parties):
-            raise Refused("the first party by name deals the key", code="align")
-        key = site.secret()
-        site.keep("align.key", key)
-        for party in site.consortium.parties:
-            if party != site.party:
-                site.send(party, "alignment_key", key)
+        count = _count(site)
+        if site.party == min(site.consortium.parties):
+            key = site.secret()
+            site.keep("align.key", key)
+            for party in site.consortium.parties:
+                if party != site.party:
+                    site.send(party, "alignment_key", key)
+        return {"listed": count}
 
-    @step(gives=("tokens",))
-    def pseudonyms(self, site: Site) -> dict[str, Any]:
+    @step(gives=("tokens",), times=MAX_BUCKETS)
+    def pseudonyms(self, site: Site, buckets: int) -> dict[str, Any]:
         self._only("keyed")
-        dealer = min(site.consortium.parties)
+        number = int(site.label)
+        if number >= buckets:
+            raise Refused("a list has as many buckets as were agreed on", code="too-often")
+        tokens, _ = self._token_list(site).bucket(number)
+        return {"tokens": _shuffle(site, number, tokens, self.width)}
+
+    def _token_list(self, site: Site) -> TokenList:
+        """This party's list, made again where the site was started again."""
+        dealer, buckets = min(site.consortium.parties), site.dims["buckets"]
         key = site.kept("align.key") if site.party == dealer else site.received("alignment_key").get(dealer)
         if key is None:
             raise Refused("the key of this run did not arrive", code="align")
-        ids = canonicalise_ids(_ids(site))
-        made = psi_keyed.make_pseudonyms(site.seed(key, "pseudonyms"), ids).tobytes()
-        return {"tokens": _shuffle(site, require_distinct(made, self.width), self.width)}
+        seed = site.seed(key, "pseudonyms")
+
+        def make() -> TokenList:
+            return TokenList.make(seed, _id_blocks(site), TokenList.empty(buckets, site.open_file()))
+
+        return site.built(_TOKENS, seed + buckets.to_bytes(4, "big"), make)
 
     # Blinded points. A list goes once around the ring of parties and ends with the one before its owner.
 
     @step()
     def blind(self, site: Site) -> None:
         self._only("ecdh")
-        ids = canonicalise_ids(_ids(site))
+        _count(site)
+        ids = canonicalise_ids(site.records.ids)
         site.keep("align.secret", psi_ecdh.fresh_secret())
-        self._pass_on(site, 1, _shuffle(site, require_distinct(psi_ecdh.hash_to_points(ids), self.width), self.width))
+        points = require_distinct(psi_ecdh.hash_to_points(ids), width=self.width)
+        self._pass_on(site, 1, _shuffle(site, 0, points, self.width))
 
     @step(times=MAX_PARTIES)
     def relay(self, site: Site) -> None:
@@ -183,15 +217,29 @@ class Alignment(Part):
 
     # The common order.
 
-    @step()
+    @step(times=MAX_BUCKETS)
     def place(self, site: Site, rows: int, positions: NDArray[np.int64]) -> None:
-        seed, held = site.kept("align.order", (None, 0))
-        if seed is None or rows < 1:
-            raise Refused("common rows come after the list was sent, and there is at least one", code="align")
+        number, buckets = int(site.label), 1 if self.method == "ecdh" else site.dims["buckets"]
+        seed, held = site.kept(f"align.order/{number}", (None, 0))
+        placed, before = site.kept(_PLACED, (0, 0))
+        if seed is None or rows < 1 or number != placed:
+            raise Refused("common rows come after their list was sent, in order; there is at least one", code="align")
         distinct = np.unique(positions)
-        if distinct[0] < 0 or distinct[-1] >= held or len(distinct) != len(positions):
+        inside = not len(distinct) or (distinct[0] >= 0 and distinct[-1] < held)
+        if not inside or positions.ndim != 1 or len(distinct) != len(positions):
             raise Malformed("positions are distinct rows of this party's list", code="form", key="positions")
-        site.keep(ROWS, _order(seed, held)[positions])
+        count, last = before + len(positions), number == buckets - 1
+        if count > rows or (last and count != rows):
+            raise Malformed("all buckets together have as many positions as common rows", code="form", key="positions")
+        found = _order(seed, held)[positions]
+        if self.method == "keyed":
+            _, of_list = self._token_list(site).bucket(number)
+            found = of_list[found]
+        site.keep(f"{ROWS}/{number}", found)
+        site.keep(_PLACED, [placed + 1, count])
+        if last:
+            # Nothing looks it up after this step, unless the step has to be run again.
+            site.drop_built(_TOKENS)
 
     # The coordinator's side.
 
@@ -201,96 +249,87 @@ class Alignment(Part):
             if parties.declaration[release.name] != release:
                 raise Refused(f"{release.name} is declared otherwise than its alignment does", code="undeclared")
         view, names = parties.under(mount), list(parties.consortium.parties)
-        if self.method == "keyed":
-            view.ask("deal_key", to=[min(names)], need=1)
-            tokens = {name: reply["tokens"] for name, reply in view.ask("pseudonyms", need=len(names)).items()}
-        else:
-            view.ask("blind", need=len(names))
-            for turn in range(len(names) - 2):
-                view.ask("relay", label=turn, need=len(names))
-            delivered = view.ask("deliver", need=len(names))
-            tokens = {name: delivered[_beside(parties.consortium, name, -1)]["tokens"] for name in names}
-        positions = psi_keyed.match_lists(tokens, self.width)
-        rows = len(positions[names[0]])
+        buckets = self._bucket_lists(view, names)
+        rows = 0
+        for number in range(buckets):
+            # Positions lie in the journal meanwhile: all of them may be many megabytes.
+            matched = self._matched(view, number, self._tokens(view, names, number, buckets))
+            rows += len(matched[names[0]])
         if rows == 0:
             raise DataError(
                 "the parties share nobody: no id is held by all of them; check that the "
                 "identifier column means the same at every site",
                 code="empty-intersection",
-                key=_KEY,
+                key=KEY,
             )
-        view.ask("place", rows=rows, each={name: {"positions": positions[name]} for name in names}, need=len(names))
+        for number in range(buckets):
+            positions = self._matched(view, number)
+            each = {name: {"positions": positions[name]} for name in names}
+            view.ask("place", label=number, rows=rows, each=each, need=len(names))
         return rows
 
+    def _bucket_lists(self, view: Parties, names: list[str]) -> int:
+        """Ask for what comes before the first list; in how many buckets lists come."""
+        if self.method == "keyed":
+            sizes = [int(reply["listed"]) for reply in view.ask("prepare", need=len(names)).values()]
+            return max(1, -(-max(sizes) // token_list.BUCKET_ROWS))
+        view.ask("blind", need=len(names))
+        for turn in range(len(names) - 2):
+            view.ask("relay", label=turn, need=len(names))
+        return 1
 
-def canonicalise_ids(ids: Sequence[Any] | NDArray[np.object_]) -> Packed:
-    """The bytes that are compared: UTF-8 of the composed form (NFC), without surrounding blanks, which databases add.
+    def _tokens(self, view: Parties, names: list[str], number: int, buckets: int) -> dict[str, bytes]:
+        """A bucket of each party's list."""
+        if self.method == "keyed":
+            asked = view.ask("pseudonyms", label=number, need=len(names), buckets=buckets)
+            return {name: reply["tokens"] for name, reply in asked.items()}
+        delivered = view.ask("deliver", need=len(names))
+        return {name: delivered[_beside(view.consortium, name, -1)]["tokens"] for name in names}
 
-    An id that is no text, or empty, is the owner's DataError. It counts rows from 1 and shows no id: ids enter no log.
-    """
-    texts = list(ids)
-    try:
-        together = "\n".join(texts)
-    except TypeError:
-        row, kind = next((row, type(one).__name__) for row, one in enumerate(texts) if not isinstance(one, str))
-        raise DataError(
-            f"every row needs a text as its id, row {row + 1} has a {kind}; read the identifier column as text and "
-            "drop the rows without one",
-            key=_KEY,
-        ) from None
-    try:
-        packed = _plain(together, len(texts)) or Packed.of([canonical_id(one).encode() for one in texts])
-    except UnicodeEncodeError as error:
-        raise DataError(
-            "an id is no valid Unicode text; read the identifier column again as UTF-8", key=_KEY
-        ) from error
-    empty = np.flatnonzero(packed.sizes == 0)
-    if len(empty):
-        raise DataError(
-            f"every row needs an id, row {empty[0] + 1} has an empty one; fill it or drop the row", key=_KEY
-        )
-    return packed
+    def _matched(
+        self, view: Parties, number: int, tokens: dict[str, bytes] | None = None
+    ) -> dict[str, NDArray[np.int64]]:
+        """The positions of the rows that all parties have in a bucket, matched once."""
 
+        def match() -> dict[str, NDArray[np.int64]]:
+            assert tokens is not None
+            return {name: found.astype("<i8") for name, found in psi_keyed.match_lists(tokens, self.width).items()}
 
-def _plain(together: str, count: int) -> Packed | None:
-    """Ids joined by line breaks, if they are ASCII without blanks and so need no normalising; None otherwise."""
-    if not count or not together.isascii():
-        return None
-    letters = np.frombuffer(together.encode(), np.uint8)
-    visible = letters > 32
-    breaks = np.flatnonzero(~visible)
-    if len(breaks) != count - 1:
-        return None
-    ends = np.append(breaks, len(letters)) - np.arange(count)
-    return Packed(letters[visible].tobytes(), ends)
+        found: dict[str, NDArray[np.int64]] = view.once(f"matched/{number}", match)
+        return found
 
 
-def require_distinct(tokens: bytes, width: int) -> bytes:
-    """Refuse equal tokens with the owner's DataError: they are a person with two rows."""
-    pair = find_repeated(tokens, width)
-    if pair is not None:
-        first, second = sorted(pair)
-        raise DataError(
-            f"an id stands for one row, rows {first + 1} and {second + 1} have the same; keep one row per person",
-            key=_KEY,
-        )
-    return tokens
+def common_positions(site: Site) -> Iterator[NDArray[np.int64]] | None:
+    """Where this party has the common rows, in their order, bucket by bucket; None without an alignment."""
+    placed, _ = site.kept(_PLACED, (0, 0))
+    return (site.kept(f"{ROWS}/{number}") for number in range(placed)) if placed else None
 
 
-def _ids(site: Site) -> NDArray[np.object_]:
-    ids = site.records.ids
-    if ids is None:
-        raise DataError(f"{site.party} has no ids to align by; name their column in the schema", key=_KEY)
-    if len(ids) > MAX_ROWS:
-        raise DataError(f"an alignment has up to {MAX_ROWS} rows per party, {site.party} has {len(ids)}", key=_KEY)
-    return ids
+def _count(site: Site) -> int:
+    """How many ids this party has."""
+    records = site.records
+    named = records.encoding.schema.identifier if isinstance(records, StreamedRecords) else records.ids
+    if named is None:
+        raise DataError(f"{site.party} has no ids to align by; name their column in the schema", key=KEY)
+    if len(records) > MAX_ROWS:
+        raise DataError(f"an alignment has up to {MAX_ROWS} rows per party, {site.party} has {len(records)}", key=KEY)
+    return len(records)
 
 
-def _shuffle(site: Site, tokens: bytes, width: int) -> bytes:
-    """The list in a secret order, which the site keeps as its seed."""
+def _id_blocks(site: Site) -> Iterator[NDArray[np.object_]]:
+    records = site.records
+    if isinstance(records, StreamedRecords):
+        yield from records.id_blocks()
+    else:
+        assert records.ids is not None
+        yield records.ids
+
+
+def _shuffle(site: Site, number: int, tokens: bytes, width: int) -> bytes:
+    """The list of a bucket in a secret order, which the site keeps as its seed."""
     table = np.frombuffer(tokens, np.uint8).reshape(-1, width)
     seed = site.secret()
-    site.keep("align.order", [seed, len(table)])
+    site.keep(f"align.order/{number}", [seed, len(table)])
     return table.take(_order(seed, len(table)), axis=0).tobytes()
 
 

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from comity.crypto.products.dealer_product import Hand, Layout, Party, deal
 from comity.crypto.products.fixed_point import FixedPoint, product_bits, require_bits
 from comity.crypto.products.rlwe_product import NONCE_BYTES, Encryptor, Evaluator, Plan, Reply, Sums, order_pairs
+from comity.data import Records
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
@@ -39,6 +40,7 @@ from comity.federation.declare.protection import Public, Sealed
 from comity.federation.declare.release import Array, Blob, Count, Each, Fields
 from comity.federation.owner.site import Site
 from comity.federation.part import Part, step
+from comity.methods.by_columns.common_rows import common_rows
 
 Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
@@ -114,10 +116,10 @@ class Products(Part):
             adversary="each party with everybody else" if self.method == "rlwe" else "a coordinator without parties",
         )
 
-    def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.float64]:
-        """These rows of this party, within the public bound."""
+    def matrix(self, site: Site, rows: Records) -> NDArray[np.float64]:
+        """What this party multiplies of these rows, within the public bound."""
         # A record outside its bound is clipped, not refused: nobody outside notices it.
-        return np.clip(np.nan_to_num(site.features[which]), -self.bound, self.bound)
+        return np.clip(np.nan_to_num(rows.features), -self.bound, self.bound)
 
     def on_first_read(self, site: Site, matrix: NDArray[np.float64]) -> None:
         """A hook that sees every row once in a run, when it is first multiplied."""
@@ -125,14 +127,13 @@ class Products(Part):
     def _read_checked(self, site: Site, rows: int, part: slice, length: int) -> Iterator[NDArray[np.float64]]:
         """Rows of the matrix in blocks, in the common order if there was an alignment. If they differ from those read
         first, the step fails after the last block: a mask or a secret serves one matrix."""
-        order, width, state = site.kept("align.rows"), self.columns[site.party], hashlib.sha256()
+        common, width, state = common_rows(site), self.columns[site.party], hashlib.sha256()
         name = f"product.digest/{part.start}"
         before = site.kept(name)
-        known = len(site.records) if order is None else len(order)
         for start in range(part.start, part.stop, length):
             which = slice(start, min(start + length, part.stop))
-            block = self.matrix(site, which if order is None else order[which])
-            if known != rows or block.shape != (which.stop - start, width):
+            block = self.matrix(site, common.read(which))
+            if len(common) != rows or block.shape != (which.stop - start, width):
                 raise Refused("the matrix has another shape than the study agreed on", code="stopped")
             state.update(self.digest_input(block).data)
             if before is None:

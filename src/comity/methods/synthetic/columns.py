@@ -195,8 +195,8 @@ class CellProducts(ProductsWithOwnSums):
 
     partition: ColumnPartition
 
-    def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
-        return self.partition.one_hot(site.records.features[which], site.party)
+    def matrix(self, site: Site, rows: Records) -> Floats:
+        return self.partition.one_hot(rows.features, site.party)
 
     def sum_own(self, matrix: Floats) -> Floats:
         """Whole numbers below 2^53, so blocks of rows add up exactly."""

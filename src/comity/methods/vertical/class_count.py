@@ -14,20 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
-from comity.data import Records
 from comity.errors import Refused
 from comity.federation.declare.bounds import Counts
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.protection import Noised
 from comity.federation.declare.release import Array, Release
 from comity.federation.owner.site import Site
-from comity.methods.by_columns.alignment import ROWS
+from comity.methods.by_columns.common_rows import common_rows
 from comity.methods.vertical.design import Design
 from comity.privacy.mechanisms import Noise
 
 Floats = NDArray[np.float64]
 
 _NODES = (np.arange(512) + 0.5) / 512
+_BLOCK = 1 << 16
 
 
 def release_count(design: Design, noise: Noise, max_rows: int) -> Release:
@@ -47,13 +47,14 @@ def count_rows(design: Design, site: Site) -> Floats:
     """Both counts over the common rows, at the label's holder."""
     if site.party != design.label_at:
         raise Refused(f"{design.label_at} holds the label, and counts it", code="undeclared")
-    columns = design.matrix(Records(site.features, site.records.labels), site.party)
-    order = site.kept(ROWS)
-    columns = columns if order is None else columns[order]
-    label = design.label.start - design.places(site.party).start
-    if not len(columns):
+    rows, label = common_rows(site), design.label.start - design.places(site.party).start
+    if not len(rows):
         raise Refused("there are no common rows to count", code="stopped")
-    return count_classes(columns[:, label])
+    found = np.zeros(2)
+    for start in range(0, len(rows), _BLOCK):
+        columns = design.matrix(rows.read(slice(start, start + _BLOCK)), site.party)
+        found += count_classes(columns[:, label])
+    return found
 
 
 def count_classes(label: Floats) -> Floats:

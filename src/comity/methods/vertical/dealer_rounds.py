@@ -1,9 +1,11 @@
 """Gradient rounds with a dealer: shares of scores, responses and sums stay at the sites.
 
-    blind      (once) each party masks its instruments with what the coordinator dealt and seals them to the others
+    blind      (once) each party masks its instruments with what the coordinator dealt and seals them to the others: a
+    mask       stretch of rows at a time, the first and those after it
     weigh      its partial scores are its share of the scores; masked, they are sealed to the others
     respond    it computes its share of the curve, the label's holder less its labels; masked, sealed to the others: a
-               stretch of rows at a time, with what was dealt for it
+               stretch of rows at a time, with what was dealt for it; what the others sent of the stretch before it
+               multiplies and adds to its sums
     (share)    its share of Σ u_i (s(z_i) − y_i + ½), for a release that adds noise on shares
 
 Adversary    a coordinator that works with no party and deals correctly, and any parties but one together.
@@ -12,7 +14,8 @@ Learned      parties: the weights of every round, how to whiten, and words that 
 Assumes      AES in counter mode as a generator; dealt words and messages between parties are sealed.
 
 Each mask is used once. The coordinator journals seeds before the first ask, and every round has new ones; a site
-refuses a seed that it was dealt before, and masks its matrix once per run, refusing if the records changed. No site can
+refuses a seed that it was dealt before, and masks its matrix once per run, refusing if the records changed. A stretch
+has its own seeds, derived from those of the run and of the round. No site can
 check the total of dealt words (proof.md, 12).
 """
 
@@ -58,6 +61,7 @@ _MAX_STRETCHES = 1 << 16
 
 _SEEDS = "rounds.seeds"
 """Digests of all seeds that this site was dealt in the run."""
+_MASKED = "rounds.masked"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,7 +83,9 @@ class DealerRounds(Rounds):
         dealt = Sealed("random words, independent of all records")
         count = Count(MAX_ROUNDS)
         shown = Fields({"round": count, "words": Array(("rows",), "<u2")})
-        letter = Fields({"round": count, "stretch": Count(_MAX_STRETCHES), "words": Array(None, "<u8")})
+        stretch = Count(_MAX_STRETCHES)
+        letter = Fields({"round": count, "stretch": stretch, "words": Array(None, "<u8")})
+        masked = Fields({"stretch": stretch, "words": Array(None, "<u8")})
         hand = Fields({"seed": Blob(32), "sums": Array(None, "<u8")}, ("sums",))
         dealt_curve = Fields({"round": count, "waves": Array(None, "<u8")}, ("waves",))
         moments = Derived("moments")
@@ -87,7 +93,7 @@ class DealerRounds(Rounds):
             (
                 release("matrix_seed", COORDINATOR, EVERY_PARTY, dealt, Blob(32)),
                 release("whitening", COORDINATOR, EVERY_PARTY, moments, Array(None)),
-                release("masked_features", EVERY_PARTY, EVERY_PARTY, Sealed("a uniform matrix"), Array(None, "<u8")),
+                release("masked_features", EVERY_PARTY, EVERY_PARTY, Sealed("a uniform matrix"), masked),
                 release("round_hand", COORDINATOR, EVERY_PARTY, dealt, hand),
                 release("wave_hand", COORDINATOR, EVERY_PARTY, dealt, dealt_curve),
                 release("weights", COORDINATOR, EVERY_PARTY, moments, Array((self.size,))),
@@ -108,12 +114,22 @@ class DealerRounds(Rounds):
         self._require_fresh(site, matrix_seed, "matrix_seed")
         site.keep("rounds.matrix_seed", matrix_seed)
         site.keep("rounds.whitening", whitening.reshape(width + 1, width))
-        self._send(site, "masked_features", self._masked(site, self._lines(site)).reshape(-1))
+        self._mask_stretch(site, 0)
+
+    @step(times=_MAX_STRETCHES)
+    def mask(self, site: Site) -> None:
+        number = int(site.label)
+        if not 0 < number < len(self.stretches(site.dims["rows"])):
+            raise Refused("all rows are masked once", code="too-often")
+        self._keep_masked(site, number - 1)
+        self._mask_stretch(site, number)
 
     @step(times=MAX_ROUNDS)
     def weigh(self, site: Site, weights: Floats, interval: Floats, round_hand: dict[str, Any]) -> None:
         number = int(site.label)
         self._require_fresh(site, round_hand["seed"], "round_hand")
+        if number == 0:
+            self._keep_masked(site, len(self.stretches(site.dims["rows"])) - 1)
         site.keep(f"rounds.hand/{number}", round_hand)
         share = self._partial_scores(site, weights, interval)
         for stretch, part in enumerate(self.stretches(len(share))):
@@ -128,7 +144,7 @@ class DealerRounds(Rounds):
         number, stretch = divmod(int(site.label), len(stretches))
         part, last = stretches[stretch], stretch == len(stretches) - 1
         if stretch > 0:
-            self._keep_opened(site, number, stretch - 1)
+            self._absorb(site, number, stretch - 1)
         own = site.kept(f"rounds.scores/{number}")
         letters = self._letters(site, "masked_scores", number, own, last=last)
         shown = waves.open_angles([letter[part] for letter in letters])
@@ -136,7 +152,7 @@ class DealerRounds(Rounds):
         response = waves.evaluate_share(hand, CURVE, shown)
         if site.party == self.design.label_at:
             response -= half_labels(self._labels(site, part))
-        share = np.asarray(response - self._vector_hand(site, number).mask[part], "<u8")
+        share = np.asarray(response - self._vector_hand(site, number, stretch).mask, "<u8")
         site.keep(f"rounds.responses/{number}", share)
         self._send(site, "masked_responses", {"round": number, "stretch": stretch, "words": share})
 
@@ -144,33 +160,51 @@ class DealerRounds(Rounds):
         """The rows of each stretch: the same for all parties. What is dealt for one is dealt independently."""
         return [slice(start, min(start + STRETCH_ROWS, rows)) for start in range(0, rows, STRETCH_ROWS)]
 
-    def _keep_opened(self, site: Site, number: int, stretch: int) -> None:
-        """Open what all parties sent of a stretch, once: a mask hides one value."""
-        before = site.kept(f"rounds.opened/{number}", np.zeros(0, np.uint64))
-        part = self.stretches(site.dims["rows"])[stretch]
-        own = site.kept(f"rounds.responses/{number}")
-        opened = np.zeros(part.stop - part.start, np.uint64)
-        if len(before) != part.start:
+    def _mask_stretch(self, site: Site, stretch: int) -> None:
+        """Mask these rows and send them. A mask serves one matrix: each stretch is masked once, in order."""
+        if site.kept(_MASKED, 0) != stretch:
+            raise Refused(f"stretch {stretch} is not the next one to be masked", code="stopped")
+        site.keep(_MASKED, stretch + 1)
+        words = self._masked(site, stretch, self._lines(site, stretch))
+        self._send(site, "masked_features", {"stretch": stretch, "words": words.reshape(-1)})
+
+    def _keep_masked(self, site: Site, stretch: int) -> None:
+        """Keep the others' masked rows for all rounds."""
+        letters, part = site.take("masked_features", self._peers(site)), self.stretches(site.dims["rows"])[stretch]
+        for party in self._peers(site):
+            letter, size = letters.get(party), self.widths[party] * (part.stop - part.start)
+            if letter is None or letter["stretch"] != stretch or letter["words"].size != size:
+                raise Malformed(f"masked features of every other party were expected from {party}", code="form")
+            site.keep(f"rounds.masked/{party}/{stretch}", letter["words"])
+
+    def _absorb(self, site: Site, number: int, stretch: int) -> tuple[Words, Words]:
+        """Open what all parties sent of a stretch, once and in order, and add its products to this party's sums: those
+        with the instruments, and the sum of what was opened."""
+        part, own = self.stretches(site.dims["rows"])[stretch], site.kept(f"rounds.responses/{number}")
+        before = site.kept(f"rounds.sums/{number}", {"next": 0})
+        if before["next"] != stretch:
             raise Refused(f"stretch {stretch} of round {number} is not the next one to be opened", code="stopped")
+        opened = np.zeros(part.stop - part.start, np.uint64)
         for letter in self._letters(site, "masked_responses", number, own, stretch=stretch):
             if len(letter) != len(opened):
                 raise Malformed(f"masked responses to {len(opened)} rows were expected", code="form")
             opened += letter
-        site.keep(f"rounds.opened/{number}", np.concatenate([before, opened]))
+        lines, matrices = self._lines(site, stretch), {}
+        for at, (party, width) in enumerate(self.widths.items()):
+            kept = site.kept(f"rounds.masked/{party}/{stretch}") if party != site.party else None
+            if party != site.party and kept is None:
+                raise Refused("sums come after the features were masked", code="stopped")
+            matrices[at] = self._masked(site, stretch, lines) if kept is None else kept.reshape(width, len(opened))
+        hand = self._vector_hand(site, number, stretch)
+        sums, total = vectors.combine(hand, self._me(site), lines, matrices, opened)
+        if stretch:
+            sums, total = sums + before["sums"], total + before["total"]
+        site.keep(f"rounds.sums/{number}", {"next": stretch + 1, "sums": sums, "total": total})
+        return sums, total
 
     def share(self, site: Site, number: int) -> Words:
-        self._keep_opened(site, number, len(self.stretches(site.dims["rows"])) - 1)
-        opened = site.kept(f"rounds.opened/{number}")
-        site.forget(f"rounds.opened/{number}")
-        lines = self._lines(site)
-        theirs = site.received("masked_features", self._peers(site))
-        matrices = {}
-        for at, (party, width) in enumerate(self.widths.items()):
-            flat = self._masked(site, lines).reshape(-1) if party == site.party else theirs.get(party)
-            if flat is None or flat.size != width * len(opened):
-                raise Malformed(f"masked features of every other party were expected from {party}", code="form")
-            matrices[at] = flat.reshape(width, len(opened))
-        sums, total = vectors.combine(self._vector_hand(site, number), self._me(site), lines, matrices, opened)
+        sums, total = self._absorb(site, number, len(self.stretches(site.dims["rows"])) - 1)
+        site.forget(f"rounds.sums/{number}")
         return np.append(sums, np.uint64(constant_units(self.size)) * total) if self.design.intercept else sums
 
     def _require_fresh(self, site: Site, seed: bytes, key: str) -> None:
@@ -180,22 +214,23 @@ class DealerRounds(Rounds):
             raise Refused(f"{key} has a seed that was dealt before; a seed masks one value", code="form", key=key)
         site.keep(_SEEDS, before + digest)
 
-    def _lines(self, site: Site) -> Words:
-        """This party's instruments in units of 2^−PLACES, one line per column; the same in every step of a run."""
+    def _lines(self, site: Site, stretch: int) -> Words:
+        """This party's instruments of a stretch in units of 2^−PLACES, one line per column; the same in every step of a
+        run."""
         if site.kept("rounds.whitening") is None:
             raise Refused("rounds come after the features were masked", code="stopped")
-        found = self._instruments(site)
-        digest = hashlib.sha256(found.data).digest()
-        if site.kept("rounds.digest", digest) != digest:
+        found = np.ascontiguousarray(self._instruments(site, self.stretches(site.dims["rows"])[stretch]))
+        digest, name = hashlib.sha256(found.data).digest(), f"rounds.digest/{stretch}"
+        if site.kept(name, digest) != digest:
             raise Refused("the records changed during the run", code="stopped")
-        site.keep("rounds.digest", digest)
+        site.keep(name, digest)
         return found.astype(np.int64).view(np.uint64)
 
-    def _masked(self, site: Site, lines: Words) -> Words:
+    def _masked(self, site: Site, stretch: int, lines: Words) -> Words:
         seed = site.kept("rounds.matrix_seed")
         if seed is None:
             raise Refused("rounds come after the features were masked", code="stopped")
-        return np.asarray(lines - vectors.expand_matrix_mask(seed, *lines.shape), "<u8")
+        return np.asarray(lines - vectors.expand_matrix_mask(_seed_of_stretch(seed, stretch), *lines.shape), "<u8")
 
     def _letters(
         self, site: Site, name: str, number: int, own: Any, *, stretch: int | None = None, last: bool = True
@@ -225,10 +260,15 @@ class DealerRounds(Rounds):
         seed = _seed_of_stretch(self._hand(site, number, "sums")["seed"], stretch)
         return waves.WaveHand(seed, rows, count, rest)
 
-    def _vector_hand(self, site: Site, number: int) -> vectors.VectorHand:
-        hand = self._hand(site, number, "sums")
-        columns = sum(self.widths.values())
-        return vectors.VectorHand(hand["seed"], site.dims["rows"], columns, hand.get("sums"))
+    def _vector_hand(self, site: Site, number: int, stretch: int) -> vectors.VectorHand:
+        """The hand of a stretch. The last party is dealt its share of the products of all masks in one: it adds it with
+        the first stretch."""
+        hand, part = self._hand(site, number, "sums"), self.stretches(site.dims["rows"])[stretch]
+        rest = hand.get("sums")
+        if stretch and rest is not None:
+            rest = np.zeros_like(rest)
+        seed, columns = _seed_of_stretch(hand["seed"], stretch), sum(self.widths.values())
+        return vectors.VectorHand(seed, part.stop - part.start, columns, rest)
 
     def _hand(self, site: Site, number: int, rest: str) -> dict[str, Any]:
         hand: dict[str, Any] | None = site.kept(f"rounds.hand/{number}")
@@ -246,15 +286,23 @@ class DealerRounds(Rounds):
             for party, seed in seeds.items()
         }
         view.ask("blind", each=each)
+        for stretch in range(1, len(self.stretches(parties.dims["rows"]))):
+            view.ask("mask", to=list(self.widths), label=stretch)
 
     def coordinate_round(self, parties: Parties, number: int, weights: Floats, intervals: Floats) -> None:
-        view, rows = parties.under(self.name), parties.dims["rows"]
+        view, stretches = parties.under(self.name), self.stretches(parties.dims["rows"])
         seeds = list(self._seeds(view, f"round/{number}").values())
         matrices = [
             (derive(seed, "matrix"), width)
             for seed, width in zip(self._seeds(view, "matrices").values(), self.widths.values())
         ]
-        sums = vectors.deal_vector(matrices, seeds, rows)[-1].rest
+        sums = np.zeros(sum(self.widths.values()), np.uint64)
+        for stretch, part in enumerate(stretches):
+            of_stretch = [(_seed_of_stretch(seed, stretch), width) for seed, width in matrices]
+            own = [_seed_of_stretch(seed, stretch) for seed in seeds]
+            rest = vectors.deal_vector(of_stretch, own, part.stop - part.start)[-1].rest
+            assert rest is not None
+            sums += rest
         hands: dict[str, dict[str, Any]] = {party: {"seed": seed} for party, seed in zip(self.widths, seeds)}
         last = self.design.parties[-1]
         hands[last] |= {"sums": sums}
@@ -263,7 +311,6 @@ class DealerRounds(Rounds):
             for (party, hand), interval in zip(hands.items(), intervals)
         }
         view.ask("weigh", each=each, label=number, weights=np.asarray(weights, np.float64))
-        stretches = self.stretches(rows)
         for stretch, part in enumerate(stretches):
             own = [_seed_of_stretch(seed, stretch) for seed in seeds]
             dealt: dict[str, dict[str, Any]] = {party: {"round": number} for party in self.widths}

@@ -160,13 +160,11 @@ class ErrorProducts(Products):
 
     design: Design
 
-    def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
+    def matrix(self, site: Site, rows: Records) -> Floats:
         coef = site.kept(_MODEL)
         if coef is None:
             raise Refused("rows are scored after the model came", code="stopped")
-        records = site.records
-        labels = None if records.labels is None else records.labels[which]
-        return ErrorParts(self.design, coef).matrix(Records(records.features[which], labels), site.party)
+        return ErrorParts(self.design, coef).matrix(rows, site.party)
 
     def on_first_read(self, site: Site, matrix: Floats) -> None:
         units = np.rint(np.ldexp(matrix, PLACES))

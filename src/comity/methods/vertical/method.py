@@ -310,10 +310,8 @@ class ColumnProducts(ProductsWithOwnSums):
 
     design: Design
 
-    def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
-        records = site.records
-        labels = None if records.labels is None else records.labels[which]
-        return self.design.matrix(Records(records.features[which], labels), site.party)
+    def matrix(self, site: Site, rows: Records) -> Floats:
+        return self.design.matrix(rows, site.party)
 
     def sum_own(self, matrix: Floats) -> Floats:
         return gram(matrix)

@@ -36,7 +36,7 @@ from comity.federation.declare.release import Array, Blob, Count
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
-from comity.methods.by_columns.alignment import ROWS, Alignment
+from comity.methods.by_columns.alignment import Alignment, common_positions
 from comity.methods.by_columns.protocol import release_size
 
 if TYPE_CHECKING:
@@ -250,7 +250,8 @@ class JointPrediction(Protocol):
 
     @step(gives=("masked",))
     def partial(self, site: Site, rows: int) -> dict[str, Any]:
-        order = site.kept(ROWS)
+        positions = common_positions(site)
+        order = None if positions is None else np.concatenate(list(positions))
         features = site.features if order is None else site.features[order]
         weights = self.weights_of(site.party)
         if rows > self.max_rows:

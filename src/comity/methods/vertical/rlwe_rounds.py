@@ -373,7 +373,7 @@ class RlweRounds(Rounds):
     def _own_lines(self, site: Site, part: slice) -> Floats:
         """This party's instruments in units of 2^−PLACES, one line for each; the constant last, at the party that has
         it."""
-        lines = self._instruments(site)[:, part].astype(np.float64)
+        lines = self._instruments(site, part).astype(np.float64)
         if site.party == self._with_constant:
             lines = np.vstack([lines, np.full(lines.shape[1], float(constant_units(self.size)))])
         return lines

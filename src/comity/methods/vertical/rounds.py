@@ -37,14 +37,13 @@ from numpy.typing import NDArray
 from comity.crypto import dealer_waves as waves
 from comity.crypto.dealer_waves import PLACES as WAVE_PLACES
 from comity.crypto.dealer_waves import STEPS, Curve
-from comity.data import Records
 from comity.data.row_products import clip_received, products
 from comity.errors import Refused, StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import OpenedValue
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol
-from comity.methods.by_columns.alignment import ROWS
+from comity.methods.by_columns.common_rows import CommonRows, common_rows
 from comity.methods.vertical.design import LABEL, PLACES, Design
 from comity.methods.vertical.moments import to_units
 
@@ -297,47 +296,54 @@ class Rounds(Protocol, ABC):
 
     # At a site.
 
-    def _which(self, site: Site, part: slice) -> slice | NDArray[np.int64]:
-        """Where this party has these rows of the common order."""
-        order = site.kept(ROWS)
-        if len(site.records if order is None else order) != site.dims["rows"]:
+    def _rows(self, site: Site) -> CommonRows:
+        """This party's rows in the common order."""
+        rows = common_rows(site)
+        if len(rows) != site.dims["rows"]:
             raise Refused("the matrix has another shape than the study agreed on", code="stopped")
-        return part if order is None else np.asarray(order[part], np.int64)
+        return rows
 
-    def _columns(self, site: Site, part: slice = slice(None)) -> Floats:
-        """This party's columns of z, in the common order."""
-        which, labels = self._which(site, part), site.records.labels
-        return self.design.matrix(Records(site.features[which], None if labels is None else labels[which]), site.party)
+    def _columns(self, rows: CommonRows, party: str, part: slice) -> Floats:
+        """This party's columns of z."""
+        return self.design.matrix(rows.read(part), party)
 
-    def _units(self, site: Site) -> NDArray[np.int16]:
-        """This party's features in units of 2^−PLACES, in the common order."""
+    def _units(self, site: Site, part: slice) -> NDArray[np.int16]:
+        """This party's features of these rows in units of 2^−PLACES. Records in memory are encoded once."""
+        rows, party = self._rows(site), site.party
 
-        def make() -> NDArray[np.int16]:
-            out = np.empty((site.dims["rows"], self.widths[site.party]), np.int16)
-            for part in _pieces(len(out)):
-                out[part] = self.features(self._columns(site, part), site.party)
+        def make(part: slice) -> NDArray[np.int16]:
+            out = np.empty((part.stop - part.start, self.widths[party]), np.int16)
+            for piece in _pieces(part.stop - part.start):
+                here = slice(part.start + piece.start, part.start + piece.stop)
+                out[piece] = self.features(self._columns(rows, party, here), party)
             return out
 
-        return site.prepared("vertical.units", b"", make)
+        if rows.in_memory:
+            return site.prepared("vertical.units", b"", lambda: make(slice(0, len(rows))))[part]
+        return make(part)
 
-    def _instruments(self, site: Site) -> NDArray[np.int16]:
-        """This party's instruments in units of 2^−PLACES, in the common order, one line for each."""
+    def _instruments(self, site: Site, part: slice) -> NDArray[np.int16]:
+        """This party's instruments of these rows in units of 2^−PLACES, one line for each."""
         whitening = site.kept("rounds.whitening")
         if whitening is None:
             raise Refused("rounds come after the features were whitened", code="stopped")
 
-        def make() -> NDArray[np.int16]:
-            units = self._units(site)
+        def make(part: slice) -> NDArray[np.int16]:
+            units = self._units(site, part)
             out = np.empty(units.shape[::-1], np.int16)
-            for part in _pieces(len(units)):
-                out[:, part] = self.instruments(units[part].astype(np.float64), site.party, whitening).T
+            for piece in _pieces(len(units)):
+                out[:, piece] = self.instruments(units[piece].astype(np.float64), site.party, whitening).T
             return out
 
-        return site.prepared("vertical.instruments", whitening.tobytes(), make)
+        rows = self._rows(site)
+        if rows.in_memory:
+            whole = slice(0, len(rows))
+            return site.prepared("vertical.instruments", whitening.tobytes(), lambda: make(whole))[:, part]
+        return make(part)
 
-    def _labels(self, site: Site, part: slice = slice(None)) -> NDArray[np.bool_]:
-        """Whether each row is of the second class, at the label's holder."""
-        return np.asarray(site.labels[self._which(site, part)] > 0, np.bool_)
+    def _labels(self, site: Site, part: slice) -> NDArray[np.bool_]:
+        """Whether each of these rows is of the second class, at the label's holder."""
+        return np.asarray(self._rows(site).labels(part) > 0, np.bool_)
 
     def _send(self, site: Site, name: str, value: Any) -> None:
         site.send_all(self._peers(site), name, value)
@@ -347,10 +353,10 @@ class Rounds(Protocol, ABC):
 
     def _partial_scores(self, site: Site, weights: Floats, interval: Floats) -> Angles:
         """This party's partial scores of all rows."""
-        units = self._units(site)
-        out = np.empty(len(units), np.uint16)
-        for part in _pieces(len(out)):
-            out[part] = self.scores(units[part].astype(np.float64), site.party, weights, interval)
+        out = np.empty(len(self._rows(site)), np.uint16)
+        for piece in _pieces(len(out)):
+            units = self._units(site, piece).astype(np.float64)
+            out[piece] = self.scores(units, site.party, weights, interval)
         return out
 
     def _me(self, site: Site) -> int:

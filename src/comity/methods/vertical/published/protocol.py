@@ -35,8 +35,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Schema
-from comity.errors import Malformed, StudyError
+from comity.data import Records, Schema
+from comity.errors import Malformed, Refused, StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import EntrySum
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -90,14 +90,15 @@ class _EncodedProducts(ProductsWithOwnSums):
 
     design: Design
 
-    def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
-        features, design = site.features[which], self.design
+    def matrix(self, site: Site, rows: Records) -> Floats:
+        features, design, labels = rows.features, self.design, rows.labels
         if site.party == design.label_at:
-            labels = site.labels[which]
+            if labels is None:
+                raise Refused(f"{site.party} holds no labels", code="stopped")
             label = labels.astype(np.float64) - 0.5 if design.classes else scale_target(design.schema, labels)
             constant = [np.ones(len(features))] if design.intercept else []
             features = np.column_stack([features, *constant, label])
-        return np.clip(np.nan_to_num(features), -self.bound, self.bound)
+        return np.asarray(np.clip(np.nan_to_num(features), -self.bound, self.bound), np.float64)
 
     def sum_own(self, matrix: Floats) -> Floats:
         """Sums of products of the party's own columns, in units of a product."""
