@@ -58,6 +58,9 @@ class Protocol(Part):
             # Set before the dataclass decorator, whose own would print every array and column.
             cls.__repr__ = short_repr  # type: ignore[method-assign]
 
+    reads_by_position: ClassVar[bool] = False
+    """Whether steps read records by their position: those of records in blocks are then on disk, by position."""
+
     def __post_init__(self) -> None:
         """Check every field against its type. A method with further checks calls this first."""
         check_fields(self)
@@ -131,7 +134,8 @@ class Protocol(Part):
         return RecordEvaluation(self)
 
     def streams(self, consortium: Consortium) -> bool:
-        """Whether its steps read an owner's records only through `site.total`: then these may come in blocks."""
+        """Whether its steps read an owner's records in blocks only, so that they need not fit into memory: through
+        `site.total` or, where it `reads_by_position`, some positions at a time."""
         return False
 
     def sums_exactly(self, consortium: Consortium) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from comity.data.tables.encoded_cache import CachePlace
 from comity.errors import BadInput, ComityError, Malformed, Refused
 from comity.federation.declare.consortium import COORDINATOR, format_participants
 from comity.federation.declare.declaration import Release
@@ -322,7 +323,10 @@ def check_records(site: SiteFile, study: Study, dataset: str) -> tuple[str, ...]
     where, party, protocol = f"{site.where}: data.{dataset}", site.party, study.protocol
     limit = int(site.memory * 2**30)
     source = site.source(dataset)
-    _, frame = load_records(protocol, study.consortium, source, where=where, party=party, limit=limit)
+    cache = CachePlace(site.home, int(site.cache * 2**30))
+    _, frame = load_records(
+        protocol, study.consortium, source, where=where, party=party, limit=limit, cache=cache, only_check=True
+    )
     if frame is None:
         return ()
     # Imported late: it brings pandas, which a serving site does not otherwise need.

@@ -45,8 +45,14 @@ from comity.federation.declare.protection import Disclosed, Public, Sealed
 from comity.federation.declare.release import Array, Blob, Count, Fields
 from comity.federation.owner.site import Site
 from comity.federation.part import Part, step
-from comity.methods.by_columns import token_list
-from comity.methods.by_columns.token_list import KEY, TokenList, canonicalise_ids, require_distinct
+from comity.methods.by_columns.token_list import (
+    KEY,
+    TokenList,
+    canonicalise_ids,
+    count_buckets,
+    id_blocks,
+    require_distinct,
+)
 
 ROWS = "align.rows"
 """Where a party keeps the positions of its common rows, by bucket: `align.rows/0`."""
@@ -173,7 +179,7 @@ class Alignment(Part):
         seed = site.seed(key, "pseudonyms")
 
         def make() -> TokenList:
-            return TokenList.make(seed, _id_blocks(site), TokenList.empty(buckets, site.open_file()))
+            return TokenList.make(seed, id_blocks(site.records), TokenList.empty(buckets, site.open_file()))
 
         return site.built(_TOKENS, seed + buckets.to_bytes(4, "big"), make)
 
@@ -272,7 +278,7 @@ class Alignment(Part):
         """Ask for what comes before the first list; in how many buckets lists come."""
         if self.method == "keyed":
             sizes = [int(reply["listed"]) for reply in view.ask("prepare", need=len(names)).values()]
-            return max(1, -(-max(sizes) // token_list.BUCKET_ROWS))
+            return count_buckets(max(sizes))
         view.ask("blind", need=len(names))
         for turn in range(len(names) - 2):
             view.ask("relay", label=turn, need=len(names))
@@ -314,15 +320,6 @@ def _count(site: Site) -> int:
     if len(records) > MAX_ROWS:
         raise DataError(f"an alignment has up to {MAX_ROWS} rows per party, {site.party} has {len(records)}", key=KEY)
     return len(records)
-
-
-def _id_blocks(site: Site) -> Iterator[NDArray[np.object_]]:
-    records = site.records
-    if isinstance(records, StreamedRecords):
-        yield from records.id_blocks()
-    else:
-        assert records.ids is not None
-        yield records.ids
 
 
 def _shuffle(site: Site, number: int, tokens: bytes, width: int) -> bytes:

@@ -41,6 +41,7 @@ class ByColumns(Protocol):
     """Rows are matched first, then shares of products across parties stay at the sites."""
 
     needs_compiler: ClassVar[bool] = True
+    reads_by_position: ClassVar[bool] = True
 
     # Fields of each method.
     schema: Schema
@@ -68,6 +69,11 @@ class ByColumns(Protocol):
     @cached_property
     def parts(self) -> Mapping[str, Part]:
         return {**({} if self.aligned is None else {"align": self.aligned}), "product": self.product}
+
+    def streams(self, consortium: Consortium) -> bool:
+        """Rows are read some at a time. A list of blinded points goes around in one piece, and which rows a study holds
+        out is decided over all identifiers at once."""
+        return self.alignment != "ecdh" and consortium.evaluation is None
 
     # On which terms, and against whom.
 

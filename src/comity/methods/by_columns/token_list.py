@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto.psi_keyed import PSEUDONYM_BYTES, Packed, find_repeated, make_pseudonyms
+from comity.data import LocalRecords, StreamedRecords
 from comity.data.schemas.reading import canonical_id
 from comity.data.tables.row_file import Scatter
 from comity.errors import DataError
@@ -57,6 +58,19 @@ class TokenList:
         """The pseudonyms of a bucket one after the other, and the row of each."""
         rows = self.scatter.rows(number)
         return rows[:, :_WORDS].astype("<u8").tobytes(), rows[:, _WORDS].astype(np.int64)
+
+
+def id_blocks(records: LocalRecords) -> Iterator[NDArray[np.object_]]:
+    """The identifiers of an owner's records, in blocks where the records are."""
+    if isinstance(records, StreamedRecords):
+        yield from records.id_blocks()
+    elif records.ids is not None:
+        yield records.ids
+
+
+def count_buckets(rows: int) -> int:
+    """How many buckets a list of so many rows has; a list of none has one."""
+    return max(1, -(-rows // BUCKET_ROWS))
 
 
 def bucket_of(tokens: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:

@@ -14,16 +14,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from comity.data import Finding, LocalRecords, Records
+from comity.crypto.psi_keyed import match_lists
+from comity.data import Finding, LocalRecords, Records, StreamedRecords, fits_in_memory
 from comity.data.schemas.reading import canonical_id, read_ids
+from comity.entropy import fresh_seed
 from comity.errors import DataError, StudyError
 from comity.federation.protocol import Protocol
+from comity.methods.by_columns.token_list import TokenList, count_buckets, id_blocks
 from comity.privacy.unit import Unit
 from comity.study.records.encoding import encode_records, encoding_of
 from comity.study.records.groups import Groups, label_groups
 from comity.study.records.sources import (
     check_frame,
     listed_parties,
+    load_own_records,
     load_whole_frame,
     name_source,
     open_named,
@@ -37,11 +41,13 @@ from comity.study.tables import is_one_source
 _KEY = "identifier.name"
 
 
-def split_columns(study: Study) -> tuple[dict[str, LocalRecords], Records, Groups, list[Finding]]:
+def split_columns(study: Study) -> tuple[dict[str, LocalRecords], Records | None, Groups, list[Finding]]:
     """The columns of each party, whole records to test on with their subgroups, and what looks wrong about all of
     them."""
     table = study.simulation
     one_file = is_one_source(table.data, listed_parties(study))
+    if not one_file and study.protocol.streams(study.consortium) and not _fit_in_memory(study):
+        return _read_in_blocks(study)
     frames, findings = _load_one_file(study) if one_file else _load_own_files(study)
     parties = {
         party: encode_records(study.protocol, frame, where, party=party) for party, (frame, where) in frames.items()
@@ -64,6 +70,69 @@ def split_columns(study: Study) -> tuple[dict[str, LocalRecords], Records, Group
     where = f"{study.where}: simulation"
     groups = label_groups(study.schema, table.evaluate_by, test, where)
     return dict(parties), encode_records(study.protocol, test, where), groups, findings
+
+
+def _fit_in_memory(study: Study) -> bool:
+    """Whether the records of each party do."""
+    require_parties(study, list(study.simulation.data), "simulation.data has")
+    limit = int(study.simulation.memory * 2**30)
+    return all(
+        fits_in_memory(
+            open_named(study, value, f"simulation.data.{name}"),
+            encoding_of(study.protocol, name_source(study, value), name),
+            limit,
+        )
+        for name, value in study.simulation.data.items()
+    )
+
+
+def _read_in_blocks(study: Study) -> tuple[dict[str, LocalRecords], Records | None, Groups, list[Finding]]:
+    """The same where a party's records do not fit into memory. No row is held out of any party then."""
+    table, where = study.simulation, f"{study.where}: simulation"
+    parties: dict[str, LocalRecords] = {}
+    findings: list[Finding] = []
+    for name in study.consortium.parties:
+        schema = encoding_of(study.protocol, study.where, name).schema
+        parties[name], frame, own = load_own_records(study, table.data[name], name, schema=schema)
+        findings += own
+        if frame is not None:
+            _check_people(study, frame, name_source(study, table.data[name]))
+    if _aligns(study):
+        named = {party: name_source(study, table.data[party]) for party in parties}
+        check_people_in_blocks(parties, named, study.where, str(study.schema.identifier))
+    else:
+        check_rows(parties, study.where)
+        check_max_rows(study.protocol, parties, study.where)
+    if table.test is None:
+        return parties, None, Groups(), findings
+    test = open_named(study, table.test, "simulation.test").read()
+    groups = label_groups(study.schema, table.evaluate_by, test, where)
+    return parties, encode_records(study.protocol, test, where), groups, findings
+
+
+def check_people_in_blocks(
+    parties: Mapping[str, LocalRecords], names: Mapping[str, str], where: str, column: str
+) -> None:
+    """One record per person, and at least one person whom all parties hold, as an alignment finds them: by pseudonyms
+    under a key that is used for nothing else."""
+    seed, buckets = fresh_seed(), count_buckets(max(map(len, parties.values())))
+    lists: dict[str, TokenList] = {}
+    for party, records in parties.items():
+        file = records.open_file() if isinstance(records, StreamedRecords) else None
+        try:
+            lists[party] = TokenList.make(seed, id_blocks(records), TokenList.empty(buckets, file))
+        except DataError as error:
+            raise DataError(f"{names[party]}: column {column!r}: {error}", key=error.key) from None
+    for number in range(buckets):
+        tokens = {party: one.bucket(number)[0] for party, one in lists.items()}
+        if len(next(iter(match_lists(tokens).values()))):
+            return
+    raise DataError(
+        f"{where}: the parties share nobody: no value of {column!r} is held by all of them; check that the column "
+        "means the same in every file and is written in the same way",
+        code="empty-intersection",
+        key=_KEY,
+    )
 
 
 def _load_one_file(study: Study) -> tuple[dict[str, tuple[pd.DataFrame, str]], list[Finding]]:
@@ -143,7 +212,7 @@ def _places(records: Records) -> dict[str, int]:
     return {canonical_id(one): row for row, one in enumerate(records.ids)}
 
 
-def check_rows(parties: Mapping[str, Records], where: str) -> None:
+def check_rows(parties: Mapping[str, LocalRecords], where: str) -> None:
     """Rows that are not aligned must be in one order already: as many at every party. The run would find it too, but
     only after its parties have reserved the loss."""
     sizes = {len(records) for records in parties.values()}
@@ -155,7 +224,7 @@ def check_rows(parties: Mapping[str, Records], where: str) -> None:
         )
 
 
-def check_max_rows(protocol: Protocol, parties: Mapping[str, Records], where: str) -> None:
+def check_max_rows(protocol: Protocol, parties: Mapping[str, LocalRecords], where: str) -> None:
     """Refuse more rows than the products have room for."""
     most, rows = getattr(protocol, "max_rows", None), max(map(len, parties.values()))
     if most is not None and rows > most:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, runtime_checkable
 
 from comity.data import Encoding, LocalRecords, Records, Source, StreamedRecords, fits_in_memory
 from comity.data.tables.encoded_cache import CachePlace
 from comity.data.tables.engine_records import EngineRecords, engine_of, needs_records
-from comity.errors import StudyError
+from comity.errors import DataError, StudyError
 from comity.federation.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from comity.data import Finding
     from comity.federation.declare.consortium import Consortium
+
+FILES = 4
+"""Files of records that are read by position: as they came, two on the way to the common order, and in it."""
 
 # A thousand files with one mistake are one mistake: further warnings are counted.
 MAX_WARNINGS = 20
@@ -54,10 +58,12 @@ def load_records(
     limit: int,
     also: Sequence[str] = (),
     cache: CachePlace | None = None,
+    only_check: bool = False,
 ) -> tuple[LocalRecords, pd.DataFrame | None]:
     """Read and check every record of one owner. Up to `limit` bytes they are kept in memory, and their frame is given
     too, with the columns that are encoded and those of `also`; beyond, they are read in blocks, from a `cache` where it
-    has room, or refused where the method needs all of them at once."""
+    has room, or refused where the method needs all of them at once. A method that reads them by position needs room on
+    disk, and refuses them without. What is `only_check`ed is not read again: it has no cache."""
     encoding = encoding_of(protocol, where, party)
     if engine_of(source) is not None:
         if not protocol.sums_exactly(consortium) or consortium.evaluation is not None:
@@ -66,10 +72,26 @@ def load_records(
     if fits_in_memory(source, encoding, limit):
         frame = _read_needed(source, (*encoding.reads, *also))
         return encoding.encode(frame, where=where).records, frame
-    streamed = StreamedRecords.scan(source, encoding, where=where, limit=limit, cache=cache)
+    positions = None
+    if protocol.reads_by_position and protocol.streams(consortium):
+        positions, cache = _place_by_position(cache, where), None
+    kept = None if only_check else cache
+    streamed = StreamedRecords.scan(source, encoding, where=where, limit=limit, cache=kept, positions=positions)
     if not protocol.streams(consortium):
         streamed.require_memory()
     return streamed, None
+
+
+def _place_by_position(cache: CachePlace | None, where: str) -> CachePlace:
+    """Where records lie by position. While they are put in order there are up to four files: each may take a quarter of
+    what an owner allows."""
+    if cache is None or cache.limit <= 0:
+        raise DataError(
+            f"{where}: these records do not fit into memory, and this method puts them in the order that all owners "
+            "share, which takes room on disk; set cache, or raise memory.",
+            key="cache",
+        )
+    return replace(cache, limit=cache.limit // FILES)
 
 
 def _read_needed(source: Source, columns: Sequence[str]) -> pd.DataFrame:

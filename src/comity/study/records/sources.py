@@ -47,9 +47,11 @@ def name_source(study: Study, value: Any) -> str:
     return str(study.folder / value)
 
 
-def load_own_records(study: Study, value: Any, party: str) -> tuple[LocalRecords, pd.DataFrame | None, list[Finding]]:
+def load_own_records(
+    study: Study, value: Any, party: str, *, schema: Schema | None = None
+) -> tuple[LocalRecords, pd.DataFrame | None, list[Finding]]:
     """Read and check every record of a party's own source, and find what looks wrong about them. Their frame is given
-    too, unless they are read in blocks."""
+    too, unless they are read in blocks. `schema` is that of the party's own columns, where it has not all."""
     source, where = open_named(study, value, f"simulation.data.{party}"), name_source(study, value)
     records, frame = load_records(
         study.protocol,
@@ -59,11 +61,11 @@ def load_own_records(study: Study, value: Any, party: str) -> tuple[LocalRecords
         party=party,
         limit=int(study.simulation.memory * 2**30),
         # All that is checked below.
-        also=study.schema.read_names,
+        also=(schema or study.schema).read_names,
         cache=CachePlace(study.folder),
     )
     if frame is not None:
-        return records, frame, check_frame(study, frame, where, party=party)
+        return records, frame, check_frame(study, frame, where, schema=schema, party=party)
     assert isinstance(records, StreamedRecords)
     declared, unit = study.method.declared_records(party), study.privacy.unit.value
     findings = explain_size(len(records), where, unit=unit, declared=declared)
