@@ -86,6 +86,11 @@ BENCHES = {
         "experiments.bench.methods.vertical:measure",
         options=("out",),
     ),
+    "vertical-blocks": Experiment(
+        "the default classifier over two parties' files beyond memory: time and memory, against scikit-learn's fit",
+        "experiments.bench.methods.vertical_blocks:measure",
+        options=("rows",),
+    ),
     "vertical-default": Experiment(
         "the default classifier over columns of two parties, all parties' work, against scikit-learn's fit",
         "experiments.bench.methods.vertical_default:measure",

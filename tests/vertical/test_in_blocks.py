@@ -10,14 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from comity.data import Records, StreamedRecords
+from comity.data import StreamedRecords
 from comity.data.tables import row_file
-from comity.data.tables.encoded_cache import CachePlace
 from comity.errors import ComityError, DataError, Refused
 from comity.methods.by_columns import products, token_list
 from comity.methods.vertical import dealer_rounds, rlwe_rounds
-from comity.study.records import by_columns
-from comity.study.records.encoding import load_records
 from comity.study.records.party_data import load_party_data
 from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
@@ -145,7 +142,7 @@ def test_instruments_labels_and_scores_have_the_same_bits(tmp_path: Path, monkey
     monkeypatch.setattr("comity.federation.owner.site.Site.secret", lambda site: bytes(32))
     for key, memory in (("whole", 1.0), ("blocks", TINY)):
         seen[key] = []
-        terms = {"vertical__solver": "gradient", "vertical__rounds": 1}
+        terms: dict[str, Any] = {"vertical__solver": "gradient", "vertical__rounds": 1}
         run_study(study(tmp_path, memory=memory, **terms), seed=1, run_id="run-1")
     assert len(seen["whole"]) > 8 and seen["whole"] == seen["blocks"]
 
@@ -168,7 +165,7 @@ KILLS = ["align.pseudonyms[1]", "align.place[2]", "product.blind[0]", "rounds.ma
 @pytest.mark.parametrize("path", KILLS)
 def test_a_killed_run_goes_on_in_a_new_process_and_draws_nothing_twice(tmp_path: Path, path: str) -> None:
     write(tmp_path, aligned=True)
-    terms = {"vertical__solver": "gradient", "vertical__rounds": 2}
+    terms: dict[str, Any] = {"vertical__solver": "gradient", "vertical__rounds": 2}
     begun, run = tmp_path / "run", "run-1"
     begun.mkdir()
     with pytest.raises(Killed):
@@ -218,14 +215,14 @@ def test_what_is_wrong_with_identifiers_is_said_before_a_ledger_exists(tmp_path:
         return str(error.value)
 
     twice = good.copy()
-    twice.iloc[2500, 0] = twice.iloc[17, 0]
+    twice.loc[twice.index[2500], "person"] = twice["person"].iloc[17]
     assert "south.parquet: column 'person': an id stands for one row, rows 18 and 2501 have the same" in said(twice)
     missing = good.copy()
-    missing.iloc[2500, 0] = None
+    missing.loc[missing.index[2500], "person"] = None
     assert "has no value in" in said(missing)
     assert "share nobody" in said(good.assign(person="x" + good["person"]))
     blank = good.copy()
-    blank.iloc[2500, 0] = "  "
+    blank.loc[blank.index[2500], "person"] = "  "
     assert "has no value in record 2501" in said(blank)
 
 
@@ -238,25 +235,6 @@ def test_what_needs_all_rows_at_once_is_refused_beyond_memory(tmp_path: Path) ->
     evaluated = study(tmp_path, memory=TINY, text=TEXT + "[evaluation]\n")
     with pytest.raises(DataError, match="at once"):
         load_party_data(evaluated)
-
-
-def test_an_owner_that_keeps_its_disk_free_of_records_is_told_so(tmp_path: Path) -> None:
-    write(tmp_path, aligned=True)
-    agreed = study(tmp_path, memory=TINY)
-    source = by_columns.open_named(agreed, "south.parquet", "simulation.data.south")
-
-    def load(cache: CachePlace | None, **terms: Any) -> Any:
-        given = {"where": "data.south", "party": "south", "limit": 20_000, "cache": cache, **terms}
-        return load_records(agreed.protocol, agreed.consortium, source, **given)[0]
-
-    for cache in (None, CachePlace(tmp_path, 0)):
-        for only_check in (False, True):
-            with pytest.raises(DataError, match="takes room on disk; set cache, or raise memory"):
-                load(cache, only_check=only_check)
-    with pytest.raises(DataError, match="raise cache"):
-        load(CachePlace(tmp_path, 100_000))
-    assert isinstance(load(CachePlace(tmp_path)), StreamedRecords)
-    assert isinstance(load(CachePlace(tmp_path, 0), limit=1 << 30), Records)
 
 
 def test_the_count_of_classes_comes_in_blocks_too(tmp_path: Path) -> None:

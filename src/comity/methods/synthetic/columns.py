@@ -256,6 +256,7 @@ class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
                  rlwe (`sensitivity`, columns_proof.md).
     """
 
+    version: ClassVar[int] = 3
     # Products are computed of all pairs, counted or not.
     max_columns: ClassVar[int] = PAIRED_COLUMNS
 

@@ -378,7 +378,7 @@ class VerticalRegression(ColumnRegression):
     Sensitivity  `moments.l2_sensitivity` (Gaussian) and `l1_sensitivity` (pure), derived in proof.md, 2 to 4.
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     schema: Schema
     columns: Mapping[str, tuple[str, ...]]
@@ -683,7 +683,7 @@ class GradientRegression(VerticalRegression):
     Loss         four tenths of μ² for the moments, the rest in equal parts for the rounds.
     """
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
 
     solver: Literal["gradient", "auto"]
     rounds: RoundCount

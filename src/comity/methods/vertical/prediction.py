@@ -80,6 +80,7 @@ class JointPrediction(Protocol):
     `receiver` is a party that gets the scores as the coordinator does, and lists them with its identifiers.
     """
 
+    version: ClassVar[int] = 3
     name: ClassVar[str] = "vertical"
     title: ClassVar[str] = "vertical (joint prediction)"
     needs_compiler: ClassVar[bool] = True

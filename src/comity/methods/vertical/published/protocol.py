@@ -119,7 +119,7 @@ class PublishedVertical(ColumnRegression):
     Rows are aligned as in the default where the schema has an identifier: the paper assumes aligned rows.
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     variant: ClassVar[str] = "published"
     title: ClassVar[str] = "vertical (published functional mechanism)"
 
