@@ -64,7 +64,7 @@ BENCHES = {
         "experiments.bench.running.startup:measure",
     ),
     "stream": Experiment(
-        "averaging over records that stream from Parquet, against numpy on the same batches",
+        "averaging over records that stream from Parquet, on one core and two, against numpy on the same batches",
         "experiments.bench.running.stream:measure",
         options=("rows",),
     ),

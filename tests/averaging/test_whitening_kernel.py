@@ -1,15 +1,17 @@
-"""The kernel makes the bits that numpy makes step by step, of any rows, factors, layouts and batches."""
+"""The kernel makes the bits that numpy makes, of any rows, factors, layouts and batches."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from comity.data.exact_sums import round_factor
 from comity.data.row_products import in_blocks
 from comity.learn.record_sum import in_unit_ball
+from comity.methods.averaging import second_moments, whitening_kernel
 from comity.methods.averaging.objectives import _clip_residuals
 from comity.methods.averaging.second_moments import MAX_DIRECTIONS, Whitening
-from comity.methods.averaging.whitening_kernel import MAX_FEATURES
+from comity.methods.averaging.whitening_kernel import MAX_FEATURES, as_columns, unit_columns
 
 
 def rows_of(width: int, count: int = 150) -> np.ndarray:
@@ -38,18 +40,54 @@ def factors(width: int) -> list[Whitening]:
     ]
 
 
-def by_numpy(whitening: Whitening, rows: np.ndarray) -> np.ndarray:
+def by_products(whitening: Whitening, rows: np.ndarray) -> np.ndarray:
+    """As rows are whitened that are too wide for the kernel."""
     return in_blocks(lambda block: in_unit_ball(whitening._map(block)), rows, rows.shape[-1])
 
 
-@pytest.mark.parametrize("width", [1, 2, 21, 63, MAX_FEATURES, MAX_FEATURES + 1])
-def test_the_kernel_and_numpy_agree_to_the_last_bit(width: int) -> None:
+@pytest.mark.parametrize("width", [1, 2, 21, 63, MAX_FEATURES])
+def test_the_kernel_and_numpy_agree_to_the_last_bit(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = rows_of(width)
+    made = [(one.map_into_ball(rows), one.map_on_grid(rows)) for one in factors(width)]
+    monkeypatch.setattr(second_moments, "whiten", whitening_kernel._whiten_in_numpy)
+    for (found, on_grid), whitening in zip(made, factors(width), strict=True):
+        # Equal as numbers: the sign of a zero may differ, which no sum shows.
+        np.testing.assert_array_equal(found, whitening.map_into_ball(rows))
+        np.testing.assert_array_equal(on_grid, whitening.map_on_grid(rows))
+        assert (np.linalg.norm(found, axis=1) <= 1 + 1e-12).all() and np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("width", [2, 21, MAX_FEATURES, MAX_FEATURES + 1])
+def test_rows_on_the_grid_are_rounded_towards_zero(width: int) -> None:
     rows = rows_of(width)
     for whitening in factors(width):
-        found = whitening.map_into_ball(rows)
-        # Equal as numbers: the sign of a zero may differ, which no sum shows.
-        np.testing.assert_array_equal(found, by_numpy(whitening, rows))
-        assert (np.linalg.norm(found, axis=1) <= 1 + 1e-12).all() and np.isfinite(found).all()
+        whole, on_grid = whitening.map_into_ball(rows), whitening.map_on_grid(rows)
+        np.testing.assert_array_equal(on_grid, round_factor(whole))
+        assert (np.linalg.norm(whole, axis=1) <= 1 + 1e-12).all()
+        assert (np.abs(on_grid) <= np.abs(whole)).all() and (on_grid.dtype == np.float32) == (width <= MAX_FEATURES)
+
+
+@pytest.mark.parametrize("width", [1, 2, 21, 63, MAX_FEATURES])
+def test_the_kernel_maps_rows_as_products_do(width: int) -> None:
+    rows = rows_of(width)
+    # What no honest coordinator sends may cancel to any digits.
+    for place in (0, 1, 2, 5, 6):
+        whitening = factors(width)[place]
+        np.testing.assert_allclose(whitening.map_into_ball(rows), by_products(whitening, rows), atol=1e-8)
+
+
+@pytest.mark.parametrize("width", [1, 21])
+def test_rows_outside_of_the_ball_are_found_and_no_others(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = rows_of(width, 500) * 0.999
+    outside = [inside.copy() for _ in range(3)]
+    for rows, value in zip(outside, (1.001, np.nan, np.inf)):
+        rows[437, 0] = value
+    for check in (whitening_kernel.surely_inside, whitening_kernel._surely_inside_in_numpy):
+        assert check(as_columns(inside))
+        assert not any(check(as_columns(rows)) for rows in outside)
+    for rows in outside:
+        np.testing.assert_array_equal(unit_columns(rows).T, in_unit_ball(rows))
+    np.testing.assert_array_equal(unit_columns(inside.reshape(5, 100, width)).T, inside)
 
 
 @pytest.mark.parametrize("width", [2, 21])

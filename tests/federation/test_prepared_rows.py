@@ -23,9 +23,10 @@ class Doubling:
     """Counts how often rows are prepared."""
 
     def __init__(self, factor: float) -> None:
-        self.factor, self.calls = factor, 0
+        self.factor, self.calls, self.kept = factor, 0, list[bool]()
 
-    def compute(self, features: np.ndarray) -> tuple[np.ndarray, ...]:
+    def compute(self, features: np.ndarray, keep: bool) -> tuple[np.ndarray, ...]:
+        self.kept.append(keep)
         self.calls += 1
         return (self.factor * features,)
 
@@ -42,7 +43,7 @@ def test_the_same_values_and_records_are_prepared_once() -> None:
     prepared, doubling = PreparedRows(), Doubling(2.0)
     for _ in range(3):
         np.testing.assert_array_equal(one_pass(prepared, ROWS, doubling), 2 * ROWS.features)
-    assert doubling.calls == 3
+    assert doubling.calls == 3 and all(doubling.kept)
 
 
 def test_other_values_records_or_pieces_are_prepared_again() -> None:
@@ -66,7 +67,7 @@ def test_large_records_are_prepared_in_every_pass(monkeypatch: pytest.MonkeyPatc
     prepared, doubling = PreparedRows(), Doubling(2.0)
     for _ in range(2):
         one_pass(prepared, ROWS, doubling)
-    assert doubling.calls == 6 and prepared._kept is None
+    assert doubling.calls == 6 and prepared._kept is None and not any(doubling.kept)
 
 
 @pytest.fixture

@@ -1,12 +1,15 @@
 """Averaging where one of three owners has more records than memory: they are read from Parquet and encoded once, and
 each sum reads them from the cache on disk.
 
-The anchor reads the same file as often, in batches of the same size by the same reader, and multiplies what it reads
-with numpy: X w and Xᵀr for each gradient, XᵀX for each second moment, X w for each calibration. It checks, scales and
-bounds nothing. Ours is the whole run in one process: encoding, bounds, hosts, masks and noise, the two small owners
-included. Checking every record before the run, which a study does once, is a row of its own.
+Ours is the whole run in one process: encoding, bounds, hosts, masks and noise, the two small owners included. Checking
+every record before the run, which a study does once, is a row of its own. Two anchors make as many passes as ours has
+sums and multiply with numpy, X w and Xᵀr for each gradient, XᵀX for each second moment, X w for each calibration; they
+check, scale and bound nothing. `averaging` reads the same Parquet file in each pass, in batches of the same size by the
+same reader. `averaging, from doubles` maps a file of the records as doubles into memory, which is the least that any
+pass over them can read.
 
-Each runs in a process of its own, which tells its processor time and its peak of memory. BLAS has one thread.
+Each runs in a process of its own, which tells its processor time and its peak of memory. BLAS has one thread. The
+process may use one processor, but in the row of `two cores`, which compares the time on the clock.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import process_time
+from statistics import median
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -33,57 +37,108 @@ from comity.methods.averaging.calibration import CALIBRATIONS
 from comity.methods.averaging.descent import ROUNDS
 from comity.methods.averaging.second_moments import WHITENINGS
 from comity.protocol import RunOptions, simulate
+from experiments.bench.growth import growth_row
 from experiments.bench.kernels.product_stream import peak_mb
 
 COLUMNS, SMALL = 20, 10_000
 # Second moments of rows as they are, and of whitened ones.
 MOMENTS = 1 + WHITENINGS
 PASSES = MOMENTS + ROUNDS + CALIBRATIONS
-_WRITTEN = 1 << 18
+_WRITTEN, _MAPPED = 1 << 18, 1 << 13
 
 
 def measure(*, rows: int = 2_000_000, repeats: int = 3, folder: Path | None = None) -> list[dict[str, Any]]:
-    """Rows: processor seconds and peak memory of ours and of the anchor. The file is made in `folder`, or where
-    temporary files go, and deleted; it takes 168 bytes a record."""
+    """Rows: processor seconds and peak memory of ours and of the anchors, ours on two processors, and how ours grows
+    with the number of records. The file is made in `folder`, or where temporary files go, and deleted; it and the
+    file of doubles take 336 bytes a record."""
+    few, times = max(10_000, rows // 8), 1 if rows > 10**7 else repeats
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        path = Path(place) / "owner.parquet"
+        path, small = Path(place) / "owner.parquet", Path(place) / "few.parquet"
         _write(path, rows)
+        _write(small, few)
         found = [
-            (_apart(_ours, path, rows), _apart(_anchor, path, rows)) for _ in range(1 if rows > 10**7 else repeats)
+            (_apart(_ours, path, rows), _apart(_anchor, path, rows), _apart(_doubles, path, rows)) for _ in range(times)
         ]
-    ratios = [ours["seconds"] / anchor["seconds"] for ours, anchor in found]
-    ours, anchor = sorted(found, key=lambda pair: pair[0]["seconds"] / pair[1]["seconds"])[len(found) // 2]
-    passes = PASSES
-    common = {"passes": passes, "repeats": len(found)}
+        fewer = [_apart(_ours, small, few) for _ in range(times)]
+        two = [_apart(_on_two, path, rows) for _ in range(times)] if _processors() > 1 else []
+    ours, anchor = _middle([(one, other) for one, other, _ in found])
+    fast, doubles = _middle([(one, other) for one, _, other in found])
+    ratios = [one["seconds"] / other["seconds"] for one, other, _ in found]
+    common = {"passes": PASSES, "repeats": times}
+    name = f"{rows}x{COLUMNS}"
     return [
         {
-            "case": f"averaging {rows}x{COLUMNS}",
+            "case": f"averaging {name}",
             "ours": ours["seconds"],
             "anchor": anchor["seconds"],
             "ratio": ours["seconds"] / anchor["seconds"],
             "spread": max(ratios) - min(ratios),
             "unit": "s of processor time",
-            "note": "anchor: the same passes over the same batches, multiplied with numpy; the median of the ratios",
+            "note": f"all parties, {ours['wall']:.2f} s on the clock; anchor: the same passes over the same batches of "
+            f"Parquet, multiplied with numpy, {anchor['wall']:.2f} s on the clock; the median of the ratios",
         }
         | common,
         {
-            "case": f"checking {rows}x{COLUMNS}",
-            "ours": ours["checking"],
-            "anchor": anchor["seconds"] / passes,
-            "ratio": ours["checking"] * passes / anchor["seconds"],
+            "case": f"averaging, from doubles {name}",
+            "ours": fast["seconds"],
+            "anchor": doubles["seconds"],
+            "ratio": fast["seconds"] / doubles["seconds"],
             "unit": "s of processor time",
-            "note": "every record read, encoded, counted and digested before the run; anchor: one of its passes",
+            "note": "anchor: the same passes over a mapped file of doubles, made before, multiplied with numpy",
         }
         | common,
         {
-            "case": f"memory {rows}x{COLUMNS}",
+            "case": f"checking {name}",
+            "ours": ours["checking"],
+            "anchor": anchor["seconds"] / PASSES,
+            "ratio": ours["checking"] * PASSES / anchor["seconds"],
+            "unit": "s of processor time",
+            "note": "every record read, encoded, counted, digested and written to the cache before the run; anchor: "
+            "one of its passes",
+        }
+        | common,
+        {
+            "case": f"memory {name}",
             "ours": ours["peak_mb"],
             "anchor": anchor["peak_mb"],
             "ratio": ours["peak_mb"] / anchor["peak_mb"],
             "unit": "MB",
-            "note": "peak of the process",
+            "note": f"peak of the process; ours with {few:,} records: {fewer[0]['peak_mb']:.0f} MB",
         }
         | common,
+        *_on_two_rows(name, [one for one, _, _ in found], two, common),
+        growth_row(
+            f"records {few} to {rows}",
+            [few, rows],
+            [median(one["seconds"] for one in fewer), median(one["seconds"] for one, _, _ in found)],
+            "the whole run; without records it takes the most of the first",
+        )
+        | {"repeats": times},
+    ]
+
+
+def _middle(pairs: list[tuple[dict[str, float], dict[str, float]]]) -> tuple[dict[str, float], dict[str, float]]:
+    return sorted(pairs, key=lambda pair: pair[0]["seconds"] / pair[1]["seconds"])[len(pairs) // 2]
+
+
+def _on_two_rows(
+    name: str, one: list[dict[str, float]], two: list[dict[str, float]], common: dict[str, Any]
+) -> list[dict[str, Any]]:
+    if not two:
+        return []
+    alone, both = median(run["wall"] for run in one), median(run["wall"] for run in two)
+    seconds = median(run["seconds"] for run in two)
+    return [
+        {
+            "case": f"two cores {name}",
+            "ours": both,
+            "anchor": alone,
+            "ratio": both / alone,
+            "unit": "s on the clock",
+            "note": f"{alone / both:.2f} times as fast as on one processor, which is the anchor; {seconds:.2f} s of "
+            "processor time in all",
+        }
+        | common
     ]
 
 
@@ -96,29 +151,71 @@ def _schema() -> Schema:
     return Schema(tuple(Numeric(f"x{at}", -1.0, 1.0) for at in range(COLUMNS)), Classes("y", ("0", "1")))
 
 
-def _ours(path: Path, rows: int) -> dict[str, float]:
+def _ours(path: Path, rows: int, cores: int = 1) -> dict[str, float]:
+    _use(cores)
     encoding = Encoding(_schema(), rows="scaled", intercept=True)
     with threadpool_limits(1, user_api="blas"):
+        _run(_small(encoding, "a"), encoding, SMALL)
         started = process_time()
         place = CachePlace(path.parent)
         streamed = StreamedRecords.scan(Parquet(path), encoding, where="owner", limit=1, cache=place)
-        checked = process_time()
-        parties: dict[str, LocalRecords] = {"a": streamed, "b": _small(encoding, "b"), "c": _small(encoding, "c")}
-        protocol = Averaging.over_rows(
-            features=encoding.width, sizes={"a": rows, "b": SMALL, "c": SMALL}, solver="gradient", encoding=encoding
-        )
-        simulate(protocol, parties=parties, epsilon=1.0, delta=1e-6, unit="record", options=RunOptions(baselines=False))
-        return {"seconds": process_time() - checked, "checking": checked - started, "peak_mb": peak_mb()}
+        checked, clock = process_time(), perf_counter()
+        _run(streamed, encoding, rows)
+        return {
+            "seconds": process_time() - checked,
+            "wall": perf_counter() - clock,
+            "checking": checked - started,
+            "peak_mb": peak_mb(),
+        }
+
+
+def _on_two(path: Path, rows: int) -> dict[str, float]:
+    return _ours(path, rows, 2)
+
+
+def _run(records: LocalRecords, encoding: Encoding, rows: int) -> None:
+    parties: dict[str, LocalRecords] = {"a": records, "b": _small(encoding, "b"), "c": _small(encoding, "c")}
+    protocol = Averaging.over_rows(
+        features=encoding.width, sizes={"a": rows, "b": SMALL, "c": SMALL}, solver="gradient", encoding=encoding
+    )
+    simulate(protocol, parties=parties, epsilon=1.0, delta=1e-6, unit="record", options=RunOptions(baselines=False))
 
 
 def _anchor(path: Path, rows: int) -> dict[str, float]:
+    _use(1)
+
+    def blocks() -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
+        for piece in Parquet(path).pieces():
+            *columns, target = (column.to_numpy() for column in piece.batch.columns)
+            yield np.stack(columns).T, target
+
+    return _multiply(blocks, rows)
+
+
+def _doubles(path: Path, rows: int) -> dict[str, float]:
+    """The same over a file of doubles, which is written before the time is taken."""
+    _use(1)
+    with tempfile.TemporaryFile(dir=path.parent) as file:
+        for piece in Parquet(path).pieces():
+            *columns, target = (column.to_numpy() for column in piece.batch.columns)
+            np.column_stack([*columns, target]).tofile(file)
+        file.flush()
+        table = np.memmap(file, np.float64, "r", shape=(rows, COLUMNS + 1))
+
+        def blocks() -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+            for start in range(0, rows, _MAPPED):
+                block = np.asarray(table[start : start + _MAPPED])
+                yield block[:, :COLUMNS], block[:, COLUMNS]
+
+        return _multiply(blocks, rows)
+
+
+def _multiply(blocks: Callable[[], Iterator[tuple[Any, Any]]], rows: int) -> dict[str, float]:
     with threadpool_limits(1, user_api="blas"):
-        started = process_time()
+        started, clock = process_time(), perf_counter()
         weights, gradient = np.zeros((1, COLUMNS)), np.zeros((1, COLUMNS))
         for number in range(PASSES):
-            for piece in Parquet(path).pieces():
-                *columns, target = (column.to_numpy() for column in piece.batch.columns)
-                x: NDArray[np.float64] = np.stack(columns).T
+            for x, target in blocks():
                 if number >= MOMENTS + ROUNDS:
                     scores = x @ weights.T
                     _ = ((scores - target[:, None]) * scores).sum()
@@ -127,7 +224,17 @@ def _anchor(path: Path, rows: int) -> dict[str, float]:
                 else:
                     _ = x.T @ x
             weights = weights - gradient / rows
-        return {"seconds": process_time() - started, "peak_mb": peak_mb()}
+        return {"seconds": process_time() - started, "wall": perf_counter() - clock, "peak_mb": peak_mb()}
+
+
+def _use(cores: int) -> None:
+    """Run on so many processors."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 def _small(encoding: Encoding, name: str) -> Records:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.data.scratch import scratch
 from comity.errors import ComityError
 
 Floats = NDArray[np.float64]
@@ -31,12 +32,25 @@ _HIGH = 2.0 ** (PLACES - _WORD)
 _MAX_SUM, _MAX_WHOLE = 2.0 ** (53 - PLACES), 2.0**48
 
 
-def round_factor(values: Floats) -> Floats:
-    """The multiples of 2^-18 next to these numbers, towards zero."""
-    found: Floats = np.multiply(values, _FACTOR)
+def round_factor(values: Floats | NDArray[np.float32], out: Floats | None = None) -> Floats:
+    """The multiples of 2^-18 next to these numbers, towards zero; in `out` where it is given."""
+    found: Floats = np.multiply(values, _FACTOR, out=out)
     np.trunc(found, out=found)
     found *= 1 / _FACTOR
     return found
+
+
+def rows_on_grid(rows: Floats | NDArray[np.float32], filled: NDArray[np.bool_]) -> Floats:
+    """`round_factor` of rows (..., n, d), zero where they are not `filled`. The next call of the thread overwrites
+    it."""
+    # Entries in the order that they have in memory: columns stay columns.
+    columns = rows.ndim == 2 and rows.flags.f_contiguous
+    values, present = (rows.T, filled) if columns else (rows, filled[..., None])
+    found = scratch("grid", values.shape)
+    round_factor(values, out=found)
+    if not filled.all():
+        found *= present
+    return found.T if columns else found
 
 
 def round_term(values: Floats) -> Floats:

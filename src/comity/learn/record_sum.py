@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 
 # Squared norms differ by less than this if they are added in another order: a row is left unchanged only if it is
 # inside in every order.
-_SURELY_INSIDE = 1 - 1e-9
+SURELY_INSIDE = 1 - 1e-9
 
 
 def in_unit_ball(rows: Floats) -> Floats:
@@ -23,7 +23,7 @@ def in_unit_ball(rows: Floats) -> Floats:
     # Encoded rows lie inside. Both comparisons are false for NaN.
     if _peaks_are_inside(rows):
         return rows
-    if (np.einsum("...i,...i->...", rows, rows) <= _SURELY_INSIDE).all():
+    if (np.einsum("...i,...i->...", rows, rows) <= SURELY_INSIDE).all():
         return rows
     return in_blocks(_shorten, rows, rows.shape[-1])
 

@@ -28,10 +28,11 @@ MAX_BYTES = 1 << 28
 @dataclass(frozen=True, eq=False)
 class Preparation:
     """A map of features (..., n, d) to arrays (..., n, e), row by row. `values` are the public values that it depends
-    on, and its name: the same values are the same map."""
+    on, and its name: the same values are the same map. `compute(features, keep)`: unless they are to be kept, the next
+    call of the thread may overwrite the arrays."""
 
     values: bytes
-    compute: Callable[[Floats], Arrays]
+    compute: Callable[[Floats, bool], Arrays]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +117,8 @@ class Pieces:
         """What is prepared of a piece of the records; several threads may take several pieces."""
         if self.known is not None and place is not None:
             return self.known[place]
-        found = self.preparation.compute(features)
+        keep = self.made is not None and place is not None
+        found = self.preparation.compute(features, keep)
         if self.made is not None and place is not None:
             self.made[place] = found
         return found

@@ -13,7 +13,7 @@ from comity.data.records import Records
 from comity.errors import Refused
 
 Floats = NDArray[np.float64]
-Arrays = tuple[Floats, ...]
+Arrays = tuple[Floats | NDArray[np.float32], ...]
 
 
 @dataclass(frozen=True, eq=False)

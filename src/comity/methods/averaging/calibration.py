@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import exp, hypot, log
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,9 @@ from numpy.typing import NDArray
 from comity.data.exact_sums import round_term
 from comity.data.row_products import Weights as RowWeights
 from comity.data.row_products import row_norms, row_sums, softmax_rows
+from comity.methods.averaging.margin_kernel import sum_calibrations
 from comity.methods.averaging.objectives import Objective
+from comity.methods.averaging.whitening_kernel import as_columns
 
 Floats = NDArray[np.float64]
 
@@ -86,6 +89,16 @@ def calibration_sums(
     growth = _score_variance(objective.by_class(scores)) / length
     both = limits_of(objective).clip(pull, growth)
     return np.asarray(round_term(np.where(filled[..., None], both, 0.0)).sum(-2), np.float64)
+
+
+def logistic_sums(weights: Floats, x: Floats, y: NDArray[Any], filled: NDArray[np.bool_], limits: Limits) -> Floats:
+    """`calibration_sums` of a logistic loss at `Objective.clip_coefficients` in one pass, for rows that are not too
+    wide. The last digits of a score are others than there."""
+    found = np.empty((*x.shape[:-2], 2))
+    lines = np.ascontiguousarray(y.reshape(-1)), np.ascontiguousarray(filled.reshape(-1))
+    ends = np.array([limits.least, limits.most, limits.growth])
+    sum_calibrations(as_columns(x), weights[0], *lines, ends, found.reshape(-1, 2))
+    return found
 
 
 def _score_variance(scores: Floats) -> Floats:

@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from comity.data import Bounded, Classes, Encoding, Records, Schema, Target
-from comity.data.exact_sums import round_factor
+from comity.data.exact_sums import rows_on_grid
 from comity.data.row_products import round_rows, rows_in_cache
+from comity.data.scratch import scratch
 from comity.errors import Refused, StudyError
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
@@ -41,12 +42,18 @@ from comity.federation.evaluation.adaptation import ADAPTATION_NOTE, Adaptation
 from comity.federation.evaluation.assessment import Baseline, Figure
 from comity.federation.evaluation.score_card import PredictionTask
 from comity.federation.owner.prepared_rows import Preparation
-from comity.federation.owner.rows import Rows
+from comity.federation.owner.rows import Arrays, Rows
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.record_sum import in_unit_ball
 from comity.methods.averaging import assessment
-from comity.methods.averaging.calibration import FactorEstimate, calibration_sums, count_calibrations, limits_of
+from comity.methods.averaging.calibration import (
+    FactorEstimate,
+    calibration_sums,
+    count_calibrations,
+    limits_of,
+    logistic_sums,
+)
 from comity.methods.averaging.descent import (
     MIN_PROGRESS,
     Budget,
@@ -78,6 +85,7 @@ from comity.methods.averaging.second_moments import (
     count_entries,
     count_whitenings,
     fit_whitening,
+    is_narrow,
     make_blocks,
     plausible_ranges,
     read_matrices,
@@ -88,6 +96,7 @@ from comity.methods.averaging.second_moments import (
     weigh_products,
 )
 from comity.methods.averaging.weight_noise import estimate_weight_noise
+from comity.methods.averaging.whitening_kernel import unit_columns
 from comity.methods.constants import Constant
 from comity.methods.declared_records import Sizes, check_sizes, largest_size, size_of, sum_sizes, warn_owner
 from comity.methods.method import Method, Only, Setting
@@ -699,15 +708,20 @@ class AveragingProtocol(Protocol):
     @property
     def _at_once(self) -> int:
         """Records of a block: as many as stay in a processor's cache, and more where sums over a block have more
-        numbers than that."""
-        return max(2 * rows_in_cache(self.features), 4 * self.features)
+        numbers than that. Kernels have small tiles of any block."""
+        return max((4 if self._one_pass else 2) * rows_in_cache(self.features), 4 * self.features)
+
+    @property
+    def _one_pass(self) -> bool:
+        """Whether kernels compute what a record adds to a sum, for losses of one margin."""
+        return self.objective.margin is not None and is_narrow(self.features)
 
     @step(sends="second_moment", stacked=True)
     def second_moment(self, site: Site) -> None:
         blocks = self.blocks
 
         def part(rows: Rows) -> Floats:
-            return sum_products(round_factor(in_unit_ball(rows.features) * rows.filled[..., None]), blocks)
+            return sum_products(rows_on_grid(in_unit_ball(rows.features), rows.filled), blocks)
 
         site.contribute(weigh_products(site.total(part, at_once=self._at_once, exact=True), blocks))
 
@@ -717,32 +731,45 @@ class AveragingProtocol(Protocol):
 
         def part(rows: Rows) -> Floats:
             _, whitened = rows.prepared
-            return sum_products(whitened * rows.filled[..., None], blocks)
+            return sum_products(rows_on_grid(whitened, rows.filled), blocks)
 
-        total = site.total(part, at_once=self._at_once, prepare=_whiten_rows(whitening), exact=True)
+        total = site.total(part, at_once=self._at_once, prepare=_whiten_rows(whitening, self._one_pass), exact=True)
         site.contribute(weigh_products(total, blocks))
 
     @step(sends="gradient", stacked=True)
     def gradient(self, site: Site, iterate: Floats, whitening: Floats) -> None:
         self._warn_owner(site)
-        objective, clip = self.objective, self.clip_norm(site.consortium)
-        weights, scale = objective.clip_weights(iterate).of_rounded_rows(), self.scale_targets
+        objective, clip, scale = self.objective, self.clip_norm(site.consortium), self.scale_targets
+        prepare, coefficients = _whiten_rows(whitening, self._one_pass), objective.clip_coefficients(iterate)
+        weights = objective.clip_weights(iterate).of_rounded_rows()
+        # The kernels read class indices as they are.
+        targets = scale if self.model == "linear" else np.asarray
 
-        def part(rows: Rows) -> Floats:
+        def by_kernel(rows: Rows) -> Floats:
+            inside, whitened = rows.prepared
+            return objective.sum_margins(coefficients, inside, targets(rows.labels), rows.filled, clip, whitened)
+
+        def by_products(rows: Rows) -> Floats:
             inside, whitened = rows.prepared
             return objective.sum_residuals(weights, inside, scale(rows.labels), rows.filled, clip, whitened)
 
-        total = site.total(part, at_once=self._at_once, prepare=_whiten_rows(whitening), exact=True)
+        part = by_kernel if self._one_pass else by_products
+        total = site.total(part, at_once=self._at_once, prepare=prepare, exact=True)
         site.contribute(objective.turn_sum(total))
 
     @step(sends="calibration", stacked=True)
     def calibration(self, site: Site, iterate: Floats) -> None:
-        weights = self.objective.clip_weights(iterate)
+        objective, limits, scale = self.objective, limits_of(self.objective), self.scale_targets
+        coefficients, weights = objective.clip_coefficients(iterate), objective.clip_weights(iterate)
 
-        def part(rows: Rows) -> Floats:
-            inside, targets = in_unit_ball(rows.features), self.scale_targets(rows.labels)
-            return calibration_sums(self.objective, weights, inside, targets, rows.filled)
+        def by_kernel(rows: Rows) -> Floats:
+            inside = unit_columns(rows.features).T.reshape(rows.features.shape)
+            return logistic_sums(coefficients, inside, rows.labels, rows.filled, limits)
 
+        def by_products(rows: Rows) -> Floats:
+            return calibration_sums(objective, weights, in_unit_ball(rows.features), scale(rows.labels), rows.filled)
+
+        part = by_kernel if self._one_pass and self.model == "logistic" else by_products
         site.contribute(site.total(part, at_once=self._at_once, exact=True))
 
     @step(sends="moments", stacked=True)
@@ -956,13 +983,21 @@ class AveragingProtocol(Protocol):
         )
 
 
-def _whiten_rows(received: Floats) -> Preparation:
+def _whiten_rows(received: Floats, one_pass: bool) -> Preparation:
     """Rows as scores are computed of them, and beside them whitened rows on the grid of exact sums."""
     whitening = Whitening(received)
 
-    def compute(features: Floats) -> tuple[Floats, Floats]:
-        inside = in_unit_ball(features)
-        return round_rows(inside), round_factor(whitening.map_into_ball(inside))
+    def compute(features: Floats, keep: bool) -> Arrays:
+        if not whitening.by_kernel:
+            inside = in_unit_ball(features)
+            return round_rows(inside), whitening.map_on_grid(inside)
+        columns = unit_columns(features)
+        inside = columns.T.reshape(features.shape)
+        whitened = whitening.map_on_grid(inside, None if keep else scratch("whitened", columns.shape, np.float32))
+        if not one_pass:
+            return round_rows(inside), whitened
+        # The kernels round to single floats themselves: those take half of the memory where they are kept.
+        return inside.astype(np.float32, order="K") if keep else inside, whitened
 
     return Preparation(f"whitened {received.shape}".encode() + received.tobytes(), compute)
 

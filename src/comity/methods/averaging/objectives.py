@@ -16,22 +16,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.compiled import compiled
+from comity.compiled import compiled_or
 from comity.data.exact_sums import round_factor
 from comity.data.row_products import Weights as RowWeights
 from comity.data.row_products import clip_received, in_blocks, row_norms, softmax_rows
 from comity.errors import StudyError
 from comity.learn.fits import Fit, Huber, SmoothedHinge, contrasts, fit_logistic, fit_one_margin, fit_softmax, one_hot
 from comity.learn.norm_bound import minimiser_radius
+from comity.methods.averaging.margin_kernel import LINEAR, LOGISTIC, SVM, sum_residuals
 from comity.methods.averaging.published.noise import gradient_diameter
+from comity.methods.averaging.whitening_kernel import as_columns
 from comity.special import expit
 
 Floats = NDArray[np.float64]
+Prepared = Floats | NDArray[np.float32]
 Kind = Literal["logistic", "softmax", "svm", "linear"]
 # Gradient norm at which a local solver stops; each of two neighbours may be off by this over λ.
 TOLERANCE = 1e-10
@@ -47,7 +50,8 @@ _PENALTY, _POWER = 0.33, 0.8
 @dataclass(frozen=True, eq=False)
 class Objective:
     """One loss of k = `width` margins. `max_residual` bounds the norm of its residual, `initial_residual` is that norm
-    at zero weights, `clip` the default norm to clip it to, None where `descent.clip_for` derives it from the noise."""
+    at zero weights, `clip` the default norm to clip it to, None where `descent.clip_for` derives it from the noise.
+    `margin` is the loss of one margin as `margin_kernel` knows it."""
 
     kind: Kind
     width: int
@@ -59,6 +63,7 @@ class Objective:
     diameter: Callable[[float], float]
     radius: Callable[[float], float]
     fit: Callable[[Floats, Floats, float], Fit]
+    margin: int | None = None
 
     def gradient(
         self,
@@ -81,15 +86,33 @@ class Objective:
     def sum_residuals(
         self,
         weights: Floats | RowWeights,
-        x: Floats,
+        x: Prepared,
         y: Floats,
         filled: NDArray[np.bool_],
         clip: float,
-        along: Floats,
+        along: Prepared,
     ) -> Floats:
         """`gradient` in the coordinates of residuals. They are put on the grid of exact sums, as `along` is."""
-        residual = round_factor(self._clipped(weights, x, y, filled, clip))
-        return np.asarray(residual.swapaxes(-1, -2) @ along, np.float64)
+        residual = round_factor(self._clipped(weights, x.astype(np.float64, copy=False), y, filled, clip))
+        return np.asarray(residual.swapaxes(-1, -2) @ along.astype(np.float64, copy=False), np.float64)
+
+    def sum_margins(
+        self,
+        weights: Floats,
+        x: Prepared,
+        y: NDArray[Any],
+        filled: NDArray[np.bool_],
+        clip: float,
+        along: Prepared,
+    ) -> Floats:
+        """`sum_residuals` at `clip_coefficients` in one pass, for a loss of one margin and rows that are not too wide.
+        The last digits of a score are others than there."""
+        assert self.margin is not None
+        found = np.empty((*x.shape[:-2], 1, x.shape[-1]))
+        owners = found.reshape(-1, x.shape[-1])
+        lines = np.ascontiguousarray(y.reshape(-1)), np.ascontiguousarray(filled.reshape(-1))
+        sum_residuals(as_columns(x), as_columns(along, "along"), weights[0], *lines, self.margin, clip, owners)
+        return found
 
     def _clipped(
         self, weights: Floats | RowWeights, x: Floats, y: Floats, filled: NDArray[np.bool_], clip: float
@@ -108,7 +131,11 @@ class Objective:
 
     def clip_weights(self, weights: Floats) -> RowWeights:
         """Received weights as a site multiplies by them: once for all blocks of its records."""
-        return RowWeights.of(clip_received(self.coefficients(clip_received(weights))))
+        return RowWeights.of(self.clip_coefficients(weights))
+
+    def clip_coefficients(self, weights: Floats) -> Floats:
+        """Received weights in the coordinates of scores, brought to a public range."""
+        return clip_received(self.coefficients(clip_received(weights)))
 
     def score_residual(self, scores: Floats, y: Floats) -> Floats:
         """The derivative of the loss by `scores`."""
@@ -137,7 +164,15 @@ def _clip_residuals(residual: Floats, filled: NDArray[np.bool_], clip: float) ->
     return np.asarray(residual * np.minimum(1.0, clip / np.maximum(norm, 1e-300)), np.float64)
 
 
-@compiled
+def _clip_numbers_in_numpy(residuals: Floats, filled: NDArray[np.bool_], clip: float) -> None:
+    with np.errstate(invalid="ignore", over="ignore"):
+        norms = np.sqrt(residuals * residuals)
+        usable = filled & np.isfinite(norms)
+        residuals *= np.minimum(1.0, clip / np.maximum(np.where(usable, norms, 0.0), 1e-300))
+    residuals[~usable] = 0.0
+
+
+@compiled_or(_clip_numbers_in_numpy)
 def _clip_numbers(residuals: Floats, filled: NDArray[np.bool_], clip: float) -> None:
     """`_clip_residuals` for k = 1, in place and in one pass: every operation rounds as in numpy."""
     for i in range(residuals.shape[0]):
@@ -179,6 +214,7 @@ def _logistic() -> Objective:
         diameter=gradient_diameter,
         radius=lambda l2: minimiser_radius(l2, 2),
         fit=lambda x, y, l2: fit_logistic(x, y, l2, tol=TOLERANCE),
+        margin=LOGISTIC,
     )
 
 
@@ -201,6 +237,7 @@ def _svm() -> Objective:
         diameter=lambda l2: 2.0,
         radius=lambda l2: 0.5 / sqrt(l2),
         fit=lambda x, y, l2: fit_one_margin(x, y, l2, SmoothedHinge(), tol=TOLERANCE),
+        margin=SVM,
     )
 
 
@@ -218,6 +255,7 @@ def _linear() -> Objective:
         diameter=lambda l2: 2.0,
         radius=lambda l2: 0.5 / sqrt(l2),
         fit=lambda x, y, l2: fit_one_margin(x, y, l2, Huber(), tol=TOLERANCE),
+        margin=LINEAR,
     )
 
 

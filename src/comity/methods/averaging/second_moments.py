@@ -23,9 +23,9 @@ stretched to a mean square of 1, and rows longer than 1 are clipped. The differe
 above the noise as they can.
 
 The second moments of whitened rows, from which the steps are derived, are a separate release. Its bound is that of rows
-in the unit ball, for any factors that a coordinator sends (proof.md, 3). A site clips the factors to public ranges and
-computes products exactly (`comity.data.row_products`): a whitened row depends on its record and the factors alone, to
-the last bit.
+in the unit ball, for any factors that a coordinator sends (proof.md, 3). A site clips the factors to public ranges. A
+whitened row depends on its record and the factors alone, to the last bit: a kernel computes each row by itself, and
+products of wider rows are exact (`comity.data.row_products`).
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from math import sqrt
+from math import prod, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.compiled import has_compiler
+from comity.data.exact_sums import FACTOR_PLACES, round_factor
 from comity.data.row_products import Weights as RowWeights
 from comity.data.row_products import clip_received, in_blocks
 from comity.federation.declare.bounds import Range, Weights
 from comity.federation.declare.plausibility import moment_ranges
 from comity.learn.record_sum import from_upper_triangle, in_unit_ball, triangle_weights, upper_products
-from comity.methods.averaging.whitening_kernel import MAX_FEATURES, whiten
+from comity.methods.averaging.whitening_kernel import MAX_FEATURES, as_columns, whiten
 
 Floats = NDArray[np.float64]
+Whitened = NDArray[np.float32] | Floats
 Blocks = tuple[slice, ...]
 
 MAX_WHOLE_FEATURES = 1500
@@ -101,8 +102,9 @@ def sum_moments(rows: Floats, blocks: Blocks) -> Floats:
 
 def sum_products(rows: Floats, blocks: Blocks) -> Floats:
     """The products of `sum_moments` without their factors: exact for rows on the grid of exact sums."""
-    squares = np.einsum("...ij,...ij->...", rows, rows)
-    return np.concatenate([*(upper_products(rows[..., block]) for block in blocks), squares[..., None]], axis=-1)
+    parts = [upper_products(rows[..., block]) for block in blocks]
+    squares = sum(part[..., _diagonal(block.stop - block.start)].sum(-1) for part, block in zip(parts, blocks))
+    return np.concatenate([*parts, np.asarray(squares)[..., None]], axis=-1)
 
 
 def weigh_products(total: Floats, blocks: Blocks) -> Floats:
@@ -138,6 +140,12 @@ def plausible_ranges(vector: Floats, blocks: Blocks, most: float) -> tuple[Range
     return *ranges, Range("the trace of the second moments, less the sum of squares,", gap, 0.0, 0.0, both)
 
 
+def _diagonal(width: int) -> NDArray[np.int64]:
+    """The places of x_i² in an upper triangle."""
+    row = np.arange(width)
+    return row * width - row * (row - 1) // 2
+
+
 def _triangle(block: slice) -> int:
     width: int = block.stop - block.start
     return width * (width + 1) // 2
@@ -152,11 +160,17 @@ def count_whitenings(features: int) -> int:
     return WHITENINGS if features <= MAX_WHOLE_FEATURES else 0
 
 
+def is_narrow(features: int) -> bool:
+    """Whether a kernel whitens rows: once, and so few features that a tile of rows stays in the cache."""
+    return count_whitenings(features) == 1 and 0 < features <= MAX_FEATURES
+
+
 @dataclass(frozen=True, eq=False)
 class _Stage:
     """One c and B as a site multiplies by them: B x exactly, and from its rounded value BᵀB x exactly."""
 
     scale: float
+    directions: Floats
     down: RowWeights
     up: RowWeights
     length: float
@@ -168,9 +182,9 @@ class _Stage:
         # B x is no longer than B, of whose norm this is the next power of two, twice for rounding.
         length = float(np.ldexp(2.0, np.frexp(np.linalg.norm(bounded))[1]))
         factor = float(clip_received(np.array(scale)))
-        # Rows of B that are zero add nothing to an exact sum, and cost as much as others.
-        used = bounded[bounded.any(axis=1)]
-        return cls(factor, RowWeights.of(used), RowWeights.of(length * used.T, len(bounded)), length)
+        # Rows of B that are zero add nothing, and cost as much as others.
+        used = np.ascontiguousarray(bounded[bounded.any(axis=1)])
+        return cls(factor, used, RowWeights.of(used), RowWeights.of(length * used.T, len(bounded)), length)
 
     def map_block(self, rows: Floats, *, in_ball: bool) -> Floats:
         """Rows of the unit ball; after an earlier stage they may be longer."""
@@ -184,18 +198,6 @@ class _Stage:
         np.subtract(rows, removed, out=removed)
         removed *= self.scale
         return removed
-
-    def map_into_ball(self, rows: Floats) -> Floats | None:
-        """`map_block` of rows (..., d) of the unit ball and then `in_unit_ball`, in one pass; None where factors or
-        rows are out of its range, or without the compiler."""
-        (down, below), (up, above) = self.down.multiplied, self.up.multiplied
-        if below is not None or above is not None or not has_compiler():
-            return None
-        # In one layout, that of blocks which are read from a source: every other would be compiled separately.
-        columns = np.ascontiguousarray(rows.reshape(-1, rows.shape[-1]).T)
-        found = np.empty(columns.shape)
-        done = whiten(columns, down, up, self.down.rounder, self.length, self.scale, found)
-        return found.T.reshape(rows.shape) if done else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,11 +218,27 @@ class Whitening:
 
     def map_into_ball(self, rows: Floats) -> Floats:
         """The same, scaled into the unit ball for any factors."""
-        if len(self._stages) == 1 and 0 < rows.shape[-1] <= MAX_FEATURES:
-            found = self._stages[0].map_into_ball(rows)
-            if found is not None:
-                return found
+        if self.by_kernel:
+            return np.asarray(self._whiten(rows, 0.0, np.empty((rows.shape[-1], prod(rows.shape[:-1])))), np.float64)
         return in_blocks(lambda block: in_unit_ball(self._map(block)), rows, rows.shape[-1])
+
+    def map_on_grid(self, rows: Floats, out: Whitened | None = None) -> Whitened:
+        """`round_factor` of `map_into_ball`. Up to `MAX_FEATURES` features they are single floats, which hold multiples
+        of 2^-18 in the unit ball exactly, and are written to `out` (d, rows) where it is given."""
+        if not self.by_kernel:
+            return round_factor(self.map_into_ball(rows))
+        if out is None:
+            out = np.empty((rows.shape[-1], prod(rows.shape[:-1])), np.float32)
+        return self._whiten(rows, 2.0**FACTOR_PLACES, out)
+
+    def _whiten(self, rows: Floats, units: float, out: Whitened) -> Whitened:
+        (stage,) = self._stages
+        whiten(as_columns(rows), stage.directions, stage.scale, units, out)
+        return out.T.reshape(rows.shape)
+
+    @property
+    def by_kernel(self) -> bool:
+        return len(self.factors) == 1 and is_narrow((self.factors.shape[1] - 1) // MAX_DIRECTIONS)
 
     @cached_property
     def _stages(self) -> list[_Stage]:
