@@ -28,7 +28,7 @@ TUNED = {
     "methods/averaging/calibration.py": ("CALIBRATIONS", "PRIOR_DEVIATION", "_MAX_LOG"),
     "methods/averaging/second_moments.py": ("MAX_WHOLE_FEATURES", "SQUARES_WEIGHT", "WHITENINGS", "MAX_SHARE"),
     "methods/averaging/regression.py": ("TARGET_WEIGHT", "_FINE"),
-    "methods/averaging/objectives.py": ("clip=0.5", "_PENALTY"),
+    "methods/averaging/objectives.py": ("clip=0.5", "_STEP_CURVATURE", "_PENALTY"),
     "methods/averaging/method.py": ("HEADROOM",),
     "methods/declared_records.py": ("FAR",),
     "methods/softlabel/choice.py": (

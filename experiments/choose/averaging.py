@@ -1,4 +1,5 @@
-"""Constants of averaging, on training rows of Adult, credit defaults, KDD-99, HAR and CPS.
+"""Constants of averaging, on training rows of Adult, credit defaults, KDD-99, HAR and CPS, and for several classes of
+`experiments.accuracy.several`.
 
 Runs are those of five parties, one of which may collude, with all records in one place: sums are the same, and the
 noise on them is what the protocol declares. Errors are from a quarter of the training rows that nothing was learned
@@ -44,6 +45,15 @@ WIDE = DATASETS | {"Adult": ("adult-20", "adult-200", "adult-600")}
 """For what the number of features decides on."""
 PURE = {name: tables for name, tables in DATASETS.items() if name != "HAR"}
 NUMBERS: Mapping[str, tuple[str, ...]] = {"CPS": ("cps",)}
+SEVERAL: Mapping[str, tuple[str, ...]] = {
+    "Adult": ("marriage", "occupation", "education"),
+    "rentals": ("rentals",),
+    "KDD-99": ("attacks",),
+    "MNIST": ("digits",),
+    "HAR": ("har", "activities"),
+    "generated": ("generated-8", "generated-20"),
+}
+"""Tables of 5 to 20 classes."""
 # Rows of a table at most, and runs of a case: enough to tell what matters, in minutes.
 _ROWS, _REPEATS = 12_000, 2
 
@@ -207,6 +217,12 @@ def choices() -> Iterator[Choice]:
     yield _choice_in(calibration, "PRIOR_DEVIATION", (0.2, 0.3, 0.5))
     yield Choice("objectives.softmax clip", (0.35, 0.5, 0.7, 1.0), _with_softmax_clip, 0.5)
     yield Choice(
+        "_STEP_CURVATURE",
+        (0.125, 0.18, 0.25, 0.35, 0.5, 1.0),
+        lambda value: _measure(SEVERAL, DELTA, {"averaging.objectives._STEP_CURVATURE": value}),
+        objectives._STEP_CURVATURE,
+    )
+    yield Choice(
         "_PENALTY",
         (0.1, 0.2, 0.33, 0.6),
         lambda value: _measure(PURE, 0.0, {"averaging.objectives._PENALTY": value}, "average"),
@@ -249,16 +265,14 @@ def _measure_pure(name: str, epsilon: float, solver: ResolvedSolver) -> float:
 
 
 def _with_softmax_clip(clip: float) -> Utilities:
-    own = load_table("har")
-    return (
-        {
-            "HAR": {
-                f"har {epsilon:g}": _measure_case("har", epsilon, DELTA, "gradient", clip=clip) for epsilon in EPSILONS
-            }
+    return {
+        dataset: {
+            f"{name} {epsilon:g}": _measure_case(name, epsilon, DELTA, "gradient", clip=clip)
+            for name in tables
+            for epsilon in EPSILONS
         }
-        if own.protocol.model == "softmax"
-        else {}
-    )
+        for dataset, tables in SEVERAL.items()
+    }
 
 
 def _measure(

@@ -126,7 +126,7 @@ def ridge_in_one_place(built: Any, consortium: Any, matrices: Any) -> Any:
     spread = release.deviation(scale) * scale.grid * wider
     values = [np.linalg.eigvalsh(matrix) for matrix in matrices]
     own = np.concatenate([one[one > np.sqrt(2 * len(one)) * spread] for one in values])
-    strengths = built.objective.curvature(built.clip_norm(consortium)) / 2 * built.touched_blocks * own
+    strengths = built.objective.step_curvature(built.clip_norm(consortium)) / 2 * built.touched_blocks * own
 
     def standing(r: float) -> float:
         return float(max(1.0, (strengths / (strengths + r)).sum()))

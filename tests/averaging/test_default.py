@@ -50,7 +50,7 @@ def descended(built: Any, records: Any, consortium: Any, present_in: Any = lambd
     everyone = np.concatenate([white(records[name].features) for name in present_in(-1)])
     second = everyone.T @ everyone
     ridge = ridge_in_one_place(built, consortium, [second])
-    matrix = built.objective.curvature(built.clip_norm(consortium)) / 2 * second + ridge * np.eye(built.features)
+    matrix = built.objective.step_curvature(built.clip_norm(consortium)) / 2 * second + ridge * np.eye(built.features)
     weights, way = np.zeros(built.shape), []
     for number in range(built.round_count):
         gradient = np.zeros(built.shape)

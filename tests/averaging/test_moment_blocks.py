@@ -123,7 +123,7 @@ def test_wide_records_descend_by_the_steps_of_their_blocks(narrow: None) -> None
         part = everything[:, block]
         matrix[block, block] = part.T @ part
     ridge = ridge_in_one_place(built, consortium, [matrix[block, block] for block in built.blocks])
-    matrix = built.objective.curvature(
+    matrix = built.objective.step_curvature(
         built.clip_norm(consortium)
     ) / 2 * built.touched_blocks * matrix + ridge * np.eye(12)
     weights, way = np.zeros((1, 12)), []

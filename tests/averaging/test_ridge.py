@@ -41,6 +41,6 @@ def test_features_that_say_nothing_do_not_shorten_the_steps_of_those_that_do() -
         flat = built.precondition([np.eye(width) * edge * 0.9], consortium, declared).step(np.eye(1, width))[0, 0]
         alone = descent.solve_ridge(built.gradient_noise(consortium, declared), width, np.zeros(0))
         assert 1 / flat == pytest.approx(
-            built.objective.curvature(built.clip_norm(consortium)) / 2 * edge * 0.9 + alone
+            built.objective.step_curvature(built.clip_norm(consortium)) / 2 * edge * 0.9 + alone
         )
     assert lengths[1] == pytest.approx(lengths[0], rel=1e-6)

@@ -128,10 +128,11 @@ def fit_preconditioner(
 ) -> Preconditioner:
     """From noisy second moments S̃ of blocks of features, of which a record touches `touched` at most.
 
-    P = κ/2·k·S̃₊ + ridge·I, where κ bounds the curvature of the loss and k·S the second moment of whole rows: at the
-    true S, κ/2·k·S keeps a step from overshooting by more than the distance it starts from. `noise` is that of a
-    gradient (`solve_ridge`), `spread` the deviation of the noise on a released second moment: eigenvalues of a
-    symmetric matrix of it rarely exceed √(2d)·spread, so larger ones come from the records.
+    P = κ/2·k·S̃₊ + ridge·I, where κ is the curvature that steps are made for (`Objective.step_curvature`) and k·S the
+    second moment of whole rows: at the true S, where the loss curves by no more than κ, a step overshoots by no more
+    than the distance it starts from. `noise` is that of a gradient (`solve_ridge`), `spread` the deviation of the noise
+    on a released second moment: eigenvalues of a symmetric matrix of it rarely exceed √(2d)·spread, so larger ones come
+    from the records.
     """
     pairs = [np.linalg.eigh(moment) for moment in moments]
     lengths = [curvature / 2 * touched * np.maximum(values, 0.0) for values, _ in pairs]
@@ -158,15 +159,18 @@ def solve_ridge(noise: float, features: int, strengths: Floats) -> float:
     return high
 
 
-def max_progress(*, curvature: float, noise: float, records: int, features: int, rounds: int, touched: int) -> float:
+def max_progress(
+    *, curvature: float, step_curvature: float, noise: float, records: int, features: int, rounds: int, touched: int
+) -> float:
     """At most this share of the distance from zero to the best weights is covered in an average direction, where all
     directions are alike.
 
     The eigenvalues of Σxxᵀ add up to at most the number of records, so an average one is at most records/d. In its
-    direction a round leaves 1 − κ·(n/d)/(κ/2·k·(n/d) + ridge) of the distance. Shorter rows and flatter losses cover
-    less; records that vary in few directions cover more along these.
+    direction a round leaves 1 − κ·(n/d)/(κ'/2·k·(n/d) + ridge) of the distance, where κ bounds the curvature and steps
+    are made for κ'. Shorter rows and flatter losses cover less; records that vary in few directions cover more along
+    these.
     """
     strength = records / features
-    ridge = solve_ridge(noise, features, np.full(features, curvature / 2 * touched * strength))
-    rate = curvature * strength / (curvature / 2 * touched * strength + ridge)
+    ridge = solve_ridge(noise, features, np.full(features, step_curvature / 2 * touched * strength))
+    rate = curvature * strength / (step_curvature / 2 * touched * strength + ridge)
     return 1 - (1 - min(1.0, rate)) ** rounds

@@ -683,7 +683,7 @@ class AveragingProtocol(Protocol):
         return fit_preconditioner(
             moments,
             self.blocks,
-            curvature=self.objective.curvature(self.clip_norm(consortium)),
+            curvature=self.objective.step_curvature(self.clip_norm(consortium)),
             noise=self.gradient_noise(consortium, declaration),
             spread=declaration["second_moment"].opened_deviation(consortium),
             touched=self.touched_blocks,
@@ -863,7 +863,8 @@ class AveragingProtocol(Protocol):
             moments,
             self.precondition(moments, consortium, declaration),
             whitening.unwhiten,
-            curvature=self.objective.curvature(self.clip_norm(consortium)),
+            objective=self.objective,
+            clip=self.clip_norm(consortium),
             noise=declaration["gradient"].opened_deviation(consortium),
             rounds=self.round_count,
         )
@@ -930,6 +931,7 @@ class AveragingProtocol(Protocol):
         records = self.count_records(consortium)
         progress = max_progress(
             curvature=self.objective.curvature(self.clip_norm(consortium)),
+            step_curvature=self.objective.step_curvature(self.clip_norm(consortium)),
             noise=self.gradient_noise(consortium, self.declare(consortium)),
             records=records,
             features=self.features,
