@@ -218,6 +218,16 @@ def test_a_column_in_another_unit_is_asked_about_and_its_factor_is_written(folde
         (("trial", "--data", "north.csv", "south.csv", "--target", "disease", "--unit", "south.ag=2"), 3, "no column"),
         (("trial", "--unit", "south.age=2"), 2, "--unit needs --data"),
         (
+            ("trial", "--data", "north.csv", "south.csv", "--recode", "south.sex.w=f", "south.sex.m=m"),
+            2,
+            "write the option again",
+        ),
+        (
+            ("trial", "--data", "north.csv", "north.csv", "--target", "disease"),
+            3,
+            "north.csv and north.csv would both be",
+        ),
+        (
             ("trial", "--data", "north.csv", "south.csv", "--target", "sex", "--protocol", "softlabel"),
             2,
             "--public FILE",
@@ -231,6 +241,12 @@ def test_what_can_not_be_drafted_is_refused_and_leaves_no_folder(
     ended = comity("new", *arguments)
     assert ended.code == code and sentence in ended.err, ended.err
     assert not Path("trial").exists()
+
+
+def test_the_next_command_can_be_pasted_for_a_folder_with_a_space(folder: Path, comity: Comity) -> None:
+    ended = comity("new", "two hospitals", "--data", "north.csv", "south.csv", "--target", "disease", "--yes")
+    assert "next: cd 'two hospitals' && comity plan" in ended.out
+    assert "next: cd 'a starter' && comity plan" in comity("new", "a starter").out
 
 
 def test_a_draft_that_can_not_be_planned_leaves_no_folder(folder: Path, comity: Comity) -> None:

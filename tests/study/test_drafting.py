@@ -335,6 +335,52 @@ def test_columns_of_one_file_only_and_identifiers_are_left_out_and_named(tmp_pat
     assert all(word in named for word in ("lactate", "comment", "patient_id identifies records"))
 
 
+def test_an_identifier_with_several_records_of_one_person_is_no_column_to_learn_from(tmp_path: Path) -> None:
+    """Its bounds would be published in the schema, and a weight would be learned on the number of a person."""
+    files = two(
+        tmp_path,
+        hospital(range(120), PatNr=[5000 + place // 2 for place in range(120)], number_of_visits=list(range(120))),
+        hospital(range(60), patient_id=[9000 + place // 2 for place in range(60)], number_of_visits=[3, 4] * 30),
+    )
+    decisions = Decisions()
+    assert drafted(tmp_path, files, decisions).schema.names == ("age", "ward", "number_of_visits")
+    assert [note for note in decisions.notes if "PatNr" in note] == [
+        "PatNr identifies people, some of them in several records, and is left out; the study protects each record, "
+        "and not all records of one person together"
+    ]
+    assert not any("PatNr" in question for question in decisions.checks)
+
+
+def test_an_identifier_is_not_asked_about_as_if_it_had_a_unit(tmp_path: Path) -> None:
+    files = two(
+        tmp_path,
+        hospital(range(40), patient_id=list(range(1000, 1040))),
+        hospital(range(40), patient_id=list(range(70000, 70040))),
+    )
+    decisions = Decisions()
+    drafted(tmp_path, files, decisions)
+    assert decisions.checks == []
+
+
+def test_a_number_of_another_size_than_the_rest_is_asked_about(tmp_path: Path) -> None:
+    """A drafted bound follows it, and the column's other values could not be told apart."""
+    ages = [*range(20, 59), 10**30]
+    files = two(tmp_path, hospital(range(40), years=ages), hospital(range(40), years=list(range(20, 60))))
+    decisions = Decisions()
+    drafted(tmp_path, files, decisions)
+    (question,) = decisions.checks
+    assert "years: one value of north is 1e+30" in question and str(tmp_path / "north.csv") in question
+
+
+def test_people_with_several_records_are_why_no_column_identifies_them(tmp_path: Path) -> None:
+    ids = [f"n{place}" for place in range(40)]
+    files = two(
+        tmp_path, hospital(range(40), patient_id=[*ids[:39], ids[0]]), {"patient_id": ids, "crp": list(range(40))}
+    )
+    with pytest.raises(BadInput, match=r"patient_id of .*north\.csv has the same value in several records"):
+        drafted(tmp_path, files, protocol="vertical")
+
+
 def test_records_without_a_target_are_left_out_and_counted(tmp_path: Path) -> None:
     gaps = hospital(range(30))
     gaps["ill"] = [*gaps["ill"][:28], None, None]
@@ -383,6 +429,7 @@ def test_no_error_quotes_a_record(tmp_path: Path) -> None:
         ({"rename": {"sout": {"a": "b"}}}, "did you mean 'south'"),
         ({"recode": {"sout": {"a": {"b": "c"}}}}, "did you mean 'south'"),
         ({"protocol": "summary"}, "--consumer NAME"),
+        ({"protocol": "summary", "consumer": "nobody"}, "north, south; found 'nobody'"),
         ({"identifier": "nobody"}, "'nobody'"),
         ({"protocol": "vertical"}, "no column identifies the same people"),
     ],

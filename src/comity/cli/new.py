@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -127,6 +128,7 @@ def new(  # noqa: PLR0913
         raise typer.BadParameter("--variant published writes generated records; leave it or --data out.")
     if folder.suffix.lower() in (".csv", ".parquet"):
         raise typer.BadParameter(f"the study's name comes first: comity new NAME --data {folder} ...")
+    _require_files([*data, *(files or [])])
     # Before anybody answers questions.
     _require_absent(folder)
     asks = sys.stdin.isatty() and not yes and not as_json
@@ -166,7 +168,8 @@ def _write_starter(folder: Path, protocol: str, variant: str, *, as_json: bool) 
         make_private(folder)
     files = sorted(path.name for path in folder.iterdir())
     text = (
-        f"{folder}: {', '.join(files)}\n  next: cd {folder} && comity plan study.toml && comity run study.toml --seed 7"
+        f"{folder}: {', '.join(files)}\n"
+        f"  next: cd {quote(str(folder))} && comity plan study.toml && comity run study.toml --seed 7"
     )
     show(text, {"folder": str(folder), "files": files}, as_json=as_json)
 
@@ -199,6 +202,16 @@ def _new_folder(folder: Path) -> Iterator[None]:
 
 
 # Own files.
+
+
+def _require_files(paths: Sequence[Path]) -> None:
+    """Refuse a second value of --rename, --recode or --unit that stands where a file would."""
+    for path in paths:
+        if re.fullmatch(r"[^./=\\]+\.[^=]+=.*", str(path)) and not path.exists():
+            raise typer.BadParameter(
+                f"{str(path)!r} is no file; --rename, --recode and --unit take one value each, so write the option "
+                "again before it: --recode A.SEX.W=F --recode A.SEX.M=M."
+            )
 
 
 def _draft(
@@ -334,7 +347,7 @@ def _write_draft(folder: Path, draft: DraftedStudy, decisions: Decisions, why: s
         f"  DRAFT      the bounds of {len(draft.schema.drafts)} columns in schema.toml come from your records. They "
         "are placeholders for a simulation: replace each by public knowledge and delete its line draft = true. The "
         "study can't be packed, submitted or approved before that",
-        f"  next: cd {folder} && comity plan study.toml && comity run study.toml --seed 7",
+        f"  next: cd {quote(str(folder))} && comity plan study.toml && comity run study.toml --seed 7",
     ]
     document = {
         "folder": str(folder),

@@ -27,7 +27,9 @@ from comity.federation.declare.consortium import (
     is_party_name,
 )
 from comity.study.drafting.matching import (
+    ask_about_errors,
     find_identifier,
+    identifies,
     is_distinct,
     match_codes,
     match_columns,
@@ -44,7 +46,7 @@ from comity.study.drafting.own_files import (
     texts_of,
 )
 from comity.study.drafting.proposals import Decisions
-from comity.study.drafting.similar import same_name, says_identifier
+from comity.study.drafting.similar import same_name
 from comity.study.drafting.study_text import StudyText
 
 if TYPE_CHECKING:
@@ -133,7 +135,12 @@ def name_parties(paths: Sequence[Path]) -> list[str]:
         for stem, path in zip(stems, paths)
     ]
     if len(set(names)) < len(names):
-        raise BadInput("two files would be parties of one name; rename one of the files", key="data")
+        first = next(place for place, name in enumerate(names) if names.count(name) > 1)
+        other = names.index(names[first], first + 1)
+        raise BadInput(
+            f"{paths[first]} and {paths[other]} would both be the party {names[first]!r}; rename one of the files",
+            key="data",
+        )
     return names
 
 
@@ -173,6 +180,8 @@ def draft_by_rows(files: Sequence[OwnFile], wishes: Wishes, decisions: Decisions
     files = [first, *(_match(first, other, wishes, decisions) for other in others)]
     common = _common_columns(files, wishes, decisions)
     files = [_complete(file, wishes.target, decisions) for file in files]
+    for file in files:
+        ask_about_errors(file, common, decisions)
     schema, public = _draft_common(files, common, wishes, decisions)
     copies = {f"{file.party}{file.path.suffix.lower()}": file.path for file in files}
     text = StudyText(
@@ -207,6 +216,7 @@ def _draft_split(file: OwnFile, by: str, wishes: Wishes, decisions: Decisions) -
     _check_parties(wishes, list(names.values()))
     file = _complete(file, wishes.target, decisions)
     common = _without_identifiers([file], [name for name in file.columns if name != by], wishes, decisions)
+    ask_about_errors(file, common, decisions)
     schema, public = _draft_common([file], common, wishes, decisions)
     counts = file.frame[by].map(lambda value: names.get(str(value), str(value))).value_counts()
     copy = f"records{file.path.suffix.lower()}"
@@ -314,19 +324,18 @@ def _without_identifiers(
     """The columns without those that number or name the people of a file: nothing can be learned from them."""
     kept = []
     for name in common:
-        numbers = name not in (wishes.target, wishes.identifier) and all(
-            is_distinct(file.frame[name]) and (says_identifier(name) or _counts_up(file.frame[name])) for file in files
-        )
-        if numbers:
+        columns = [file.frame[name] for file in files]
+        if name in (wishes.target, wishes.identifier) or not identifies(columns, name):
+            kept.append(name)
+        elif all(map(is_distinct, columns)):
             decisions.notes.append(f"{name} identifies records and is left out")
         else:
-            kept.append(name)
+            record = wishes.protocol != "softlabel"
+            decisions.notes.append(
+                f"{name} identifies people, some of them in several records, and is left out"
+                + ("; the study protects each record, and not all records of one person together" if record else "")
+            )
     return kept
-
-
-def _counts_up(series: pd.Series) -> bool:
-    values = series.to_list()
-    return all(isinstance(value, int) for value in values) and values == list(range(values[0], values[0] + len(values)))
 
 
 def _draft_common(
@@ -403,8 +412,8 @@ def _check_parties(wishes: Wishes, parties: Sequence[str]) -> None:
                 raise BadInput(f"--{option}: there is no party {party!r}{did_you_mean(party, allowed)}", key=option)
     if wishes.protocol == "summary" and wishes.consumer not in parties:
         raise BadInput(
-            f"summary chooses owners' records that look like a consumer's; say who that is: --consumer NAME, one of "
-            f"{', '.join(parties)}",
+            "summary chooses records that look like those of one party, the consumer; name it: --consumer NAME, one of "
+            f"{', '.join(parties)}" + ("" if wishes.consumer is None else f"; found {wishes.consumer!r}"),
             key="consumer",
         )
 
@@ -441,6 +450,7 @@ def draft_by_columns(files: Sequence[OwnFile], wishes: Wishes, decisions: Decisi
             if name in known - {identifier}
         )
         own = _without_identifiers([file], own, wishes, decisions)
+        ask_about_errors(file, own, decisions)
         part, left_out = draft_schema(file.frame[own], target=target, where=str(file.path))
         decisions.notes.extend(f"{file.party}: {name} {why}, and is left out" for name, why in left_out.items())
         columns[file.party] = [*part.names, *([] if target is None else [target])]

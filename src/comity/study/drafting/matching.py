@@ -18,7 +18,16 @@ from comity.data.tables.translation import Translation
 from comity.errors import BadInput
 from comity.study.drafting.own_files import OwnFile, are_compatible, holds_codes, kind_of, require_column, texts_of
 from comity.study.drafting.proposals import Decisions
-from comity.study.drafting.similar import SIMILAR, match_names, match_values, same_name, says_identifier, stem, units_of
+from comity.study.drafting.similar import (
+    SIMILAR,
+    is_identifier_name,
+    match_names,
+    match_values,
+    same_name,
+    says_identifier,
+    stem,
+    units_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +56,9 @@ _QUARTILES = (0.25, 0.5, 0.75)
 _FAR_LARGER = 1.8
 """The ratio of medians from which the author is asked about units: pounds and kilograms differ by 2.2. Not tuned on
 data."""
+_FAR_OUT = 1000.0
+"""How many widths of the middle half a value lies from the median, from which the author is asked whether it is an
+error. Incomes have values a few hundred widths away. Not tuned on data."""
 _SHARED = 1 / 3
 """The share of the smaller file's identifiers that the other file has, from which two columns identify the same people.
 Not tuned on data."""
@@ -175,7 +187,7 @@ def match_units(
         require_column(other, name, "unit")
     for name in (one for one in columns if one not in given):
         known, own = first.frame[name], other.frame[name]
-        if kind_of(known) != "number" or kind_of(own) != "number":
+        if kind_of(known) != "number" or kind_of(own) != "number" or identifies([known, own], name):
             continue
         own_name = other.translation.own_name(name)
         named = FACTORS.get((next(iter(units_of(own_name)), ""), next(iter(units_of(name)), "")))
@@ -227,6 +239,21 @@ def _ask_about_sizes(
     )
 
 
+def ask_about_errors(file: OwnFile, columns: Sequence[str], decisions: Decisions) -> None:
+    """Ask about single numbers of another size than the rest: a drafted bound would follow them."""
+    for name in columns:
+        if kind_of(file.frame[name]) != "number" or not len(values := _values(file.frame[name])):
+            continue
+        low, median, high = np.quantile(values, _QUARTILES)
+        farthest = float(values[np.argmax(np.abs(values - median))])
+        if abs(farthest - median) > _FAR_OUT * (high - low) > 0:
+            own = file.translation.own_name(name)
+            decisions.checks.append(
+                f"{name}: one value of {file.party} is {farthest:.4g}, and half of them are between {low:.4g} and "
+                f"{high:.4g}; correct {own} in {file.path} if it is an error, because the drafted bounds follow it"
+            )
+
+
 # People.
 
 
@@ -247,7 +274,8 @@ def find_identifier(files: Sequence[OwnFile], named: str | None, decisions: Deci
         raise BadInput(
             "no column identifies the same people in every file"
             + (f" as {named!r} does in {first.path}" if named else "")
-            + "; check that identifiers are written alike, and name the first file's: --identifier COLUMN",
+            + "; check that identifiers are written alike, and name the first file's: --identifier COLUMN"
+            + _describe_repeats(files),
             key="identifier",
         )
     _, name, owns = best
@@ -257,6 +285,17 @@ def find_identifier(files: Sequence[OwnFile], named: str | None, decisions: Deci
             decisions.propose(other.party, name, f"{own} is {name} (they hold the same identifiers)")
         renamed.append(with_names(other, {} if own == name else {own: name}))
     return name, renamed
+
+
+def _describe_repeats(files: Sequence[OwnFile]) -> str:
+    """The likely reason why no column identifies people: one that could has some of them several times."""
+    for file in files:
+        for name in file.columns:
+            ids, missing = read_ids(file.frame[name])
+            if is_identifier_name(name) and len(set(ids[~missing])) < int((~missing).sum()):
+                own = file.translation.own_name(name)
+                return f". {own} of {file.path} has the same value in several records; keep one record per person"
+    return ""
 
 
 def _may_identify(file: OwnFile, name: str) -> bool:
@@ -281,6 +320,31 @@ def _same_people(known: pd.Series, other: OwnFile, name: str) -> tuple[float, st
 def _people(series: pd.Series) -> set[str]:
     ids, missing = read_ids(series)
     return {canonical_id(one) for one in ids[~missing]}
+
+
+def identifies(columns: Sequence[pd.Series], name: str) -> bool:
+    """Whether a column numbers or names people, in each of these files: every record once, or some people several times
+    under a name that only identifiers have."""
+    if all(is_distinct(one) and (says_identifier(name) or _counts_up(one)) for one in columns):
+        return True
+    return is_identifier_name(name) and any(_has_many_codes(one) for one in columns)
+
+
+def _counts_up(series: pd.Series) -> bool:
+    values = series.to_list()
+    return all(isinstance(value, int) for value in values) and values == list(range(values[0], values[0] + len(values)))
+
+
+def _has_many_codes(series: pd.Series) -> bool:
+    ids, missing = read_ids(series)
+    return len(set(ids[~missing])) > MAX_CATEGORIES and _is_whole(series)
+
+
+def _is_whole(series: pd.Series) -> bool:
+    """Whether values are texts or whole numbers."""
+    numbers = read_numbers(series)
+    known = numbers.values[np.isfinite(numbers.values)]
+    return bool(numbers.wrong.any() or (known == np.floor(known)).all())
 
 
 def is_distinct(series: pd.Series) -> bool:

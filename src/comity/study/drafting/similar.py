@@ -37,7 +37,7 @@ NAMES: tuple[frozenset[str], ...] = tuple(
         "admitted admission admissiondate aufnahme aufnahmedatum dateofadmission",
         "visit visitdate besuch besuchsdatum dateofvisit",
         "postcode zip zipcode plz",
-        "id pid patient patientid patientnr patientno patientnumber patientennummer mrn caseid",
+        "id pid patient patientid patientnr patientno patientnumber patientennummer patid patnr mrn caseid",
     )
 )
 VALUES: tuple[frozenset[str], ...] = tuple(
@@ -55,6 +55,10 @@ UNITS = _words(
 """Words of a name that say how a column is measured."""
 IDENTIFIERS = _words("id pid patient patientid nr no number num key mrn case index record identifier")
 """Words of a name that say that a column identifies somebody."""
+
+_ID_WORDS = _words("id ids pid mrn identifier patientid patid caseid subjectid")
+_PEOPLE = _words("patient pat subject person")
+"""Words of a name of which nothing measures anything: with `IDENTIFIERS` alone beside them they name somebody."""
 
 
 def words_of(name: str) -> tuple[str, ...]:
@@ -83,6 +87,13 @@ def units_of(name: str) -> tuple[str, ...]:
 
 def says_identifier(name: str) -> bool:
     return bool(set(words_of(name)) & IDENTIFIERS)
+
+
+def is_identifier_name(name: str) -> bool:
+    """Whether a name can be only that of an identifier, as `patient_id` and `PatNr`: not `number_of_visits`, and not
+    `patient_age`."""
+    words = set(words_of(name))
+    return bool(words & _ID_WORDS) or (bool(words & _PEOPLE) and words <= _PEOPLE | IDENTIFIERS)
 
 
 SIMILAR = "similar names"
