@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.data import Classes, Numeric, Schema
+from comity.data import Categorical, Classes, Numeric, Schema
 from comity.errors import StudyError
 from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression, add_noise, run_rounds
 from comity.methods.vertical.moments import CLEAR, HIDDEN, MomentEntries, fit_regression, trusted_share
@@ -86,6 +86,51 @@ def test_less_noise_never_makes_a_model_worse(solver: str) -> None:
     ]
     assert all(later > max(means[:at], default=0.0) - 0.02 for at, later in enumerate(means))
     assert means[-1] > 1 - labels.mean() - 0.01
+
+
+def by_hour(count: int, seed: int) -> tuple[VerticalRegression, Any, Any, Any]:
+    """A protocol with rounds over rentals by hour and month, which are never many at night: weights of the night have
+    no largest likelihood, and scores could grow without end."""
+    import pandas as pd
+
+    generator = np.random.default_rng(seed)
+    levels = {"hour": 24, "month": 12, "day": 7}
+    drawn = {name: generator.integers(0, most, count) for name, most in levels.items()}
+    warm = np.clip(0.5 - 0.35 * np.cos(drawn["month"] / 2) + 0.1 * generator.normal(size=count), 0, 1)
+    rented = 4 * warm + 1.5 * np.cos((drawn["hour"] - 17) / 3) + 0.8 * generator.normal(size=count)
+    labels = (rented > 3.6) & (drawn["hour"] > 7)
+    frame = pd.DataFrame({name: own.astype(str) for name, own in drawn.items()})
+    frame = frame.assign(warm=warm, felt=warm**2, y=np.where(labels, "yes", "no"))
+    columns = [Categorical(name, tuple(map(str, range(most)))) for name, most in levels.items()]
+    held = Vertical.over_columns(
+        schema=Schema((*columns, Numeric("warm", 0, 1), Numeric("felt", 0, 1)), Classes("y", ("no", "yes"))),
+        columns={"a": ("month", "warm", "y"), "b": ("hour", "day", "felt")},
+        products="dealer",
+        max_rows=1 << 16,
+        solver="gradient",
+    )
+    design = held.design
+    parts = {
+        party: design.matrix(design.encoding_of(party).encode(frame[list(own)]).records, party)
+        for party, own in held.columns.items()
+    }
+    return held, parts, design.encoding.encode(frame).records.features, labels
+
+
+def test_rounds_end_where_the_sums_say_whatever_the_noise() -> None:
+    """Log loss of every run, from epsilon 10 to a million, where an earlier sum asks for larger scores than a later one allows."""
+    held, parts, _, _ = by_hour(2000, 1)
+    _, _, features, labels = by_hour(8000, 2)
+    assert isinstance(held, GradientRegression)
+    means = []
+    for epsilon in (10.0, 100.0, 1e3, 1e4, 1e6):
+        losses = []
+        for seed in range(3):
+            scores = features @ run_rounds(held, parts, consortium(epsilon), SeededNoise(seed))[0]
+            losses.append(float(np.mean(np.logaddexp(0, np.where(labels, -scores, scores)))))
+        assert max(losses) < min(losses) + 0.03
+        means.append(np.mean(losses))
+    assert all(later < min(means[:at], default=1.0) + 0.01 for at, later in enumerate(means))
 
 
 def test_declared_sizes_and_not_epsilon_alone_decide_about_rounds() -> None:
