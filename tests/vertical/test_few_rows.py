@@ -118,7 +118,7 @@ def by_hour(count: int, seed: int) -> tuple[VerticalRegression, Any, Any, Any]:
 
 
 def test_rounds_end_where_the_sums_say_whatever_the_noise() -> None:
-    """Log loss of every run, from epsilon 10 to a million, where an earlier sum asks for larger scores than a later one allows."""
+    """Log loss of every run, from epsilon 10 to a million: early sums ask for larger scores than later ones."""
     held, parts, _, _ = by_hour(2000, 1)
     _, _, features, labels = by_hour(8000, 2)
     assert isinstance(held, GradientRegression)

@@ -345,7 +345,11 @@ class ColumnRegression(ByColumns):
         return self.design.encoding_of(party)
 
     def make_model(
-        self, coef: Floats, errors: Floats | None = None, shrunk: Floats | None = None
+        self,
+        coef: Floats,
+        errors: Floats | None = None,
+        shrunk: Floats | None = None,
+        unshrunk: Floats | None = None,
     ) -> LinearClassifier | LinearRegressor:
         from comity.learn.classifiers import LinearClassifier
         from comity.learn.regressor import LinearRegressor
@@ -354,7 +358,7 @@ class ColumnRegression(ByColumns):
             return LinearClassifier(coef[None, :], classes=self.design.classes, encoding=self.encoding)
         target = self.design.schema.target
         assert isinstance(target, Bounded)
-        return LinearRegressor(coef, target.low, target.high, self.encoding, errors, shrunk)
+        return LinearRegressor(coef, target.low, target.high, self.encoding, errors, shrunk, unshrunk=unshrunk)
 
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
         return measure_error(self.design, model.weights.reshape(-1), test)
@@ -380,7 +384,7 @@ class VerticalRegression(ColumnRegression):
     Sensitivity  `moments.l2_sensitivity` (Gaussian) and `l1_sensitivity` (pure), derived in proof.md, 2 to 4.
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     schema: Schema
     columns: Mapping[str, tuple[str, ...]]
@@ -476,8 +480,8 @@ class VerticalRegression(ColumnRegression):
 
     @property
     def derived_names(self) -> tuple[str, ...]:
-        """The releases derived from the moments; the ridge's share comes with models that have intervals."""
-        return ("model", "errors") if self.design.classes else ("model", "errors", "shrunk")
+        """The releases derived from the moments; the last two come with models that have intervals."""
+        return ("model", "errors") if self.design.classes else ("model", "errors", "shrunk", "unshrunk")
 
     def noise(self, loss: Loss) -> Noise:
         if isinstance(loss, Pure):
@@ -556,7 +560,7 @@ class VerticalRegression(ColumnRegression):
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         opened, shared = self.open_moments(parties)
         found = self.fit(opened, shared, parties.consortium)
-        made = {"model": found.coef, "errors": found.errors, "shrunk": found.shrunk}
+        made = {"model": found.coef, "errors": found.errors, "shrunk": found.shrunk, "unshrunk": found.unshrunk}
         return {name: made[name] for name in self.derived_names}
 
     def open_moments(self, parties: Parties) -> tuple[Floats, int]:
@@ -685,7 +689,7 @@ class GradientRegression(VerticalRegression):
     Loss         four tenths of μ² for the moments, the rest in equal parts for the rounds.
     """
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
 
     solver: Literal["gradient", "auto"]
     rounds: RoundCount

@@ -27,14 +27,15 @@ from numpy.typing import NDArray
 
 from comity.learn.quadratic import (
     DECIDED,
+    Solution,
     allowed_residual,
     bias,
     covariance,
-    likely_size,
     solve,
     solve_where_clear,
     spectral_norm,
 )
+from comity.learn.weight_spread import HIDDEN_SIZE, repeat_release, unshrink
 from comity.methods.vertical.design import LABEL, ONE_HOT, PLACES, Design, Piece
 
 Floats = NDArray[np.float64]
@@ -253,16 +254,19 @@ def party_share(design: Design, party: str) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """Coefficients of encoded rows, their standard errors, and the ridge's share of each coefficient, from 0 to 1.
+    """Coefficients of encoded rows, and what is known of each: `unshrunk` around which its interval lies, their
+    standard errors, and how much of an error may be the ridge's, from 0 to 1.
 
-    Errors account for the noise and, in a linear model, for residuals and the ridge's bias: where the ridge does not
-    decide, no larger than weights of a likely size allow (`quadratic.LIKELY`). They are about the
-    population that records are drawn from, and so about the exact fit of the same records too. For a logistic model
-    they are about the minimiser of the quadratic objective. Moments do not tell in which rows residuals are larger:
-    errors allow for a factor of `quadratic.UNEQUAL`.
+    Of a linear model `unshrunk` have little of the ridge that makes `coef` predict better. Errors account for noise
+    and residuals; they are about the population that records are drawn from, and so about the exact fit of the same
+    records too. Moments do not tell in which rows residuals are larger: errors allow for a factor of
+    `quadratic.UNEQUAL`. Where `shrunk` is above `quadratic.DECIDED` a coefficient can't be told: the ridge may have
+    hidden as much as noise, and the error is a bound. For a logistic model the two are the same, and errors
+    are about the minimiser of the quadratic objective.
     """
 
     coef: Floats
+    unshrunk: Floats
     errors: Floats
     shrunk: Floats
 
@@ -300,32 +304,87 @@ def shrink_to_constant(
 
 def fit_regression(entries: MomentEntries, opened: Floats, rows: int, deviation: float) -> Regression:
     """`deviation` is that of the noise in each opened entry; 0 gives the exact minimise_polynomial."""
-    design = entries.design
-    gram, moment, square = entries.split(entries.assemble(opened, rows))
-    variances, moment_variances, _ = entries.split(entries.variances(deviation))
-    norm = spectral_norm(variances)
-    # A classifier needs the direction only, which a ridge stabilises. A regression needs the length too: only
-    # eigenvalues that the noise may have made are shrunk.
-    found = (
-        solve(gram, moment, classifier_ridge(gram, norm)) if design.classes else solve_where_clear(gram, moment, norm)
-    )
-    label = float(np.abs(design.label.table).max())
+    found = _Moments.of(entries, opened, rows, deviation)
+    return _fit_classes(found) if entries.design.classes else _fit_number(found)
+
+
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    """Opened moments of features and label, with the variances of their noise and its norm."""
+
+    design: Design
+    rows: int
+    gram: Floats
+    moment: Floats
+    square: float
+    variances: Floats
+    moment_variances: Floats
+    norm: float
+
+    @classmethod
+    def of(cls, entries: MomentEntries, opened: Floats, rows: int, deviation: float) -> _Moments:
+        gram, moment, square = entries.split(entries.assemble(opened, rows))
+        variances, moment_variances, _ = entries.split(entries.variances(deviation))
+        norm = spectral_norm(variances)
+        return cls(entries.design, rows, gram, moment, square, variances, moment_variances, norm)
+
+    @property
+    def label(self) -> float:
+        return float(np.abs(self.design.label.table).max())
+
+    def squares(self, weights: Floats) -> float:
+        """The sum of squared residuals under these weights."""
+        return float(self.square - 2 * weights @ self.moment + weights @ self.gram @ weights)
+
+
+def _fit_classes(found: _Moments) -> Regression:
+    """A classifier needs the direction only, which a ridge stabilises."""
+    design, solution = found.design, solve(found.gram, found.moment, classifier_ridge(found.gram, found.norm))
     # The label column is ±label for y = 1 and 0, so Σ x (y − ½) is the moment over twice that.
-    factor = 2.0 / label if design.classes else 1.0 / label
-    squares = float(square - 2 * found.weights @ moment + found.weights @ gram @ found.weights)
-    residual = max(0.0, squares) / rows if design.classes else allowed_residual(squares, rows)
-    spread = covariance(found, variances, moment_variances, gram, residual)
+    factor = 2.0 / found.label
+    residual = max(0.0, found.squares(solution.weights)) / found.rows
+    spread = covariance(solution, found.variances, found.moment_variances, found.gram, residual)
     mapping = design.mapping
     squared = np.maximum(np.einsum("ij,jk,ik->i", mapping, spread, mapping), 0.0)
-    along = (mapping @ found.axes) ** 2
-    shrunk = along @ found.shrunk / np.maximum(along.sum(axis=1), 1e-300)
-    if not design.classes:
-        mean = float(moment[-1]) ** 2 / float(gram[-1, -1]) if design.intercept else 0.0
-        varied = max(0.0, float(square) - mean)
-        most, likely = bias(found, varied, label), bias(found, varied, label, likely_size(found, spread))
-        # What few records have may be of any size: where the ridge decides, only the bound holds.
-        squared = squared + np.where(shrunk > DECIDED, along @ most**2, along @ likely**2)
-    weights = factor * found.weights
-    if design.classes:
-        weights = shrink_to_constant(weights, design, gram, moment, moment_variances, trusted_share(norm / rows))
-    return Regression(mapping @ weights, factor * np.sqrt(squared), shrunk)
+    along = (mapping @ solution.axes) ** 2
+    shrunk = along @ solution.shrunk / np.maximum(along.sum(axis=1), 1e-300)
+    share = trusted_share(found.norm / found.rows)
+    weights = shrink_to_constant(
+        factor * solution.weights, design, found.gram, found.moment, found.moment_variances, share
+    )
+    coef = mapping @ weights
+    return Regression(coef, coef, factor * np.sqrt(squared), shrunk)
+
+
+def _fit_number(found: _Moments) -> Regression:
+    """A regression needs the length too: only eigenvalues that the noise may have made are shrunk, and intervals lie
+    around a solution from which the ridge is nearly gone."""
+    mapping, norm = found.design.mapping, found.norm
+    model, nearly = solve_where_clear(found.gram, found.moment, norm), unshrink(found.gram, found.moment, norm)
+    residual = allowed_residual(found.squares(model.weights), found.rows)
+    if norm > 0:
+        off = (
+            mapping
+            @ repeat_release(
+                found.gram, model.weights, found.variances, found.moment_variances, residual=residual, norm=norm
+            ).T
+        )
+        squared = (off**2).mean(axis=1)
+    else:
+        spread = covariance(nearly, found.variances, found.moment_variances, found.gram, residual)
+        squared = np.maximum(np.einsum("ij,jk,ik->i", mapping, spread, mapping), 0.0)
+    along = (mapping @ nearly.axes) ** 2
+    hidden = along @ (HIDDEN_SIZE * found.label * nearly.shrunk) ** 2
+    # Of a coefficient's length, and of its possible error.
+    left = along @ nearly.shrunk / np.maximum(along.sum(axis=1), 1e-300)
+    shrunk = np.maximum(left, hidden / np.maximum(hidden + squared, 1e-300))
+    # What the ridge may have hidden is of any size: there only a bound holds.
+    squared = squared + np.where(shrunk > DECIDED, along @ _bias(found, nearly) ** 2, 0.0)
+    factor = 1.0 / found.label
+    coef, unshrunk = (factor * (mapping @ one.weights) for one in (model, nearly))
+    return Regression(coef, unshrunk, factor * np.sqrt(squared), shrunk)
+
+
+def _bias(found: _Moments, solution: Solution) -> Floats:
+    mean = float(found.moment[-1]) ** 2 / float(found.gram[-1, -1]) if found.design.intercept else 0.0
+    return bias(solution, max(0.0, found.square - mean), found.label)
