@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.data import Classes, Numeric, Schema
+from comity.data import Categorical, Classes, Numeric, Schema
 from comity.errors import StudyError
 from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression, add_noise, run_rounds
+from comity.methods.vertical.method import COUNTED_FROM, WARNED_FROM
 from comity.methods.vertical.moments import CLEAR, HIDDEN, MomentEntries, fit_regression, trusted_share
 from comity.privacy import Approx, Neighbours, SeededNoise, Unit
 from comity.protocol import Consortium
@@ -69,7 +70,7 @@ def test_a_table_that_noise_hides_gives_the_constant_and_not_less(solver: str) -
     held = protocol(solver=solver)
     parts, features, labels = rows(held, 200, 1)
     terms = consortium(0.6)
-    assert held.noise_ratio(terms, 200) > HIDDEN
+    assert held.entry_noise(terms, 200) > COUNTED_FROM
     found = [accuracy(held, parts, terms, seed, features, labels) - (1 - labels.mean()) for seed in range(12)]
     assert np.mean(found) > -0.01 and min(found) > -0.03
 
@@ -88,13 +89,58 @@ def test_less_noise_never_makes_a_model_worse(solver: str) -> None:
     assert means[-1] > 1 - labels.mean() - 0.01
 
 
+def by_hour(count: int, seed: int) -> tuple[VerticalRegression, Any, Any, Any]:
+    """A protocol with rounds over rentals by hour and month, which are never many at night: weights of the night have
+    no largest likelihood, and scores could grow without end."""
+    import pandas as pd
+
+    generator = np.random.default_rng(seed)
+    levels = {"hour": 24, "month": 12, "day": 7}
+    drawn = {name: generator.integers(0, most, count) for name, most in levels.items()}
+    warm = np.clip(0.5 - 0.35 * np.cos(drawn["month"] / 2) + 0.1 * generator.normal(size=count), 0, 1)
+    rented = 4 * warm + 1.5 * np.cos((drawn["hour"] - 17) / 3) + 0.8 * generator.normal(size=count)
+    labels = (rented > 3.6) & (drawn["hour"] > 7)
+    frame = pd.DataFrame({name: own.astype(str) for name, own in drawn.items()})
+    frame = frame.assign(warm=warm, felt=warm**2, y=np.where(labels, "yes", "no"))
+    columns = [Categorical(name, tuple(map(str, range(most)))) for name, most in levels.items()]
+    held = Vertical.over_columns(
+        schema=Schema((*columns, Numeric("warm", 0, 1), Numeric("felt", 0, 1)), Classes("y", ("no", "yes"))),
+        columns={"a": ("month", "warm", "y"), "b": ("hour", "day", "felt")},
+        products="dealer",
+        max_rows=1 << 16,
+        solver="gradient",
+    )
+    design = held.design
+    parts = {
+        party: design.matrix(design.encoding_of(party).encode(frame[list(own)]).records, party)
+        for party, own in held.columns.items()
+    }
+    return held, parts, design.encoding.encode(frame).records.features, labels
+
+
+def test_rounds_end_where_the_sums_say_whatever_the_noise() -> None:
+    """Log loss of every run, from epsilon 10 to a million: early sums ask for larger scores than later ones."""
+    held, parts, _, _ = by_hour(2000, 1)
+    _, _, features, labels = by_hour(8000, 2)
+    assert isinstance(held, GradientRegression)
+    means = []
+    for epsilon in (10.0, 100.0, 1e3, 1e4, 1e6):
+        losses = []
+        for seed in range(3):
+            scores = features @ run_rounds(held, parts, consortium(epsilon), SeededNoise(seed))[0]
+            losses.append(float(np.mean(np.logaddexp(0, np.where(labels, -scores, scores)))))
+        assert max(losses) < min(losses) + 0.03
+        means.append(np.mean(losses))
+    assert all(later < min(means[:at], default=1.0) + 0.01 for at, later in enumerate(means))
+
+
 def test_declared_sizes_and_not_epsilon_alone_decide_about_rounds() -> None:
     few, many, undeclared = protocol(sizes=200), protocol(sizes={"a": 30_000, "b": 20_000}), protocol()
     assert isinstance(few, GradientRegression) and isinstance(many, GradientRegression)
     assert isinstance(undeclared, GradientRegression) and many.declared_rows == 20_000
     assert undeclared.makes_rounds(consortium(1.0)) and not undeclared.makes_rounds(consortium(0.1))
-    assert not few.makes_rounds(consortium(2.0)) and many.makes_rounds(consortium(0.1))
-    assert "200 rows" in " ".join(few.notes(consortium(2.0)))
+    assert not few.makes_rounds(consortium(4.0)) and many.makes_rounds(consortium(0.1))
+    assert not few.counts_classes(consortium(4.0)) and "200 rows" in " ".join(few.notes(consortium(4.0)))
     assert few.counts_classes(consortium(0.3)) and "a counts alone" in " ".join(few.warnings(consortium(0.3)))
 
 
@@ -113,6 +159,34 @@ def test_the_plan_says_where_only_a_constant_is_possible() -> None:
     assert not any("constant" in one for one in protocol().warnings(consortium(0.3)))
 
 
+def test_the_plan_says_where_a_model_may_be_worse_than_a_constant() -> None:
+    """Between the noise that leaves a constant and that at which none of the tables measured was below one; a linear
+    model has no such rule."""
+    held = protocol(sizes=2000)
+    for epsilon in np.geomspace(0.1, 10, 30):
+        noise, told = held.entry_noise(consortium(epsilon), 2000), " ".join(held.warnings(consortium(epsilon)))
+        assert ("can only give a constant" in told) == (noise >= COUNTED_FROM)
+        assert ("may give less than a constant" in told) == (WARNED_FROM <= noise < COUNTED_FROM)
+    quadratic = protocol(sizes=2000, solver="quadratic")
+    noise = np.sqrt(COUNTED_FROM * HIDDEN)
+    epsilon = next(one for one in np.geomspace(1, 0.01, 200) if quadratic.entry_noise(consortium(one), 2000) > noise)
+    assert "may give less than a constant" in " ".join(quadratic.warnings(consortium(epsilon)))
+
+
+def test_more_columns_at_the_same_noise_in_an_entry_are_trusted_as_much() -> None:
+    """What columns tell lies in few directions: the noise's norm grows with their number, what can be learnt does not
+    fall with it."""
+    names = [f"x{place}" for place in range(4 * WIDTH)]
+    wide = Vertical.over_columns(
+        schema=Schema(tuple(Numeric(name, -1, 1) for name in names), Classes("y", ("no", "yes"))),
+        columns={"a": (*names[::2], "y"), "b": tuple(names[1::2])},
+        products="dealer",
+        max_rows=1 << 16,
+    )
+    few, many = protocol().entry_noise(consortium(1.0), 1000), wide.entry_noise(consortium(1.0), 1000)
+    assert many == pytest.approx(few, rel=0.1)
+
+
 def test_wrong_sizes_are_refused() -> None:
     for sizes in (0, {"a": 10}, {"a": 10, "b": 10, "c": 10}):
         with pytest.raises(StudyError, match="sizes"):
@@ -126,7 +200,7 @@ def test_a_study_without_sizes_keeps_its_hash(tmp_path: Path) -> None:
 
 def test_the_trusted_share_falls_from_one_to_zero() -> None:
     assert trusted_share(0.0) == trusted_share(CLEAR) == 1.0 and trusted_share(HIDDEN) == trusted_share(99.0) == 0.0
-    assert trusted_share((CLEAR + HIDDEN) / 2) == pytest.approx(0.5)
+    assert trusted_share(float(np.sqrt(CLEAR * HIDDEN))) == pytest.approx(0.5)
 
 
 def test_without_noise_the_classifier_of_many_rows_is_the_least_squares_one() -> None:

@@ -239,7 +239,7 @@ class VerticalRegressor(SimulatedRegressor, _ByColumns):
         model.predict(X), model.interval()
 
     Promise, sensitivity and the other parameters are those of `VerticalClassifier`. `interval` gives intervals of the
-    coefficients, and `dominated_` marks those that a ridge decides.
+    coefficients, and `dominated_` marks those that can't be told, because a ridge decides them.
     """
 
     def __init__(
@@ -287,7 +287,13 @@ class VerticalRegressor(SimulatedRegressor, _ByColumns):
         outcome = self._simulate(protocol, X, targets)
         model = outcome.model
         self.model_ = LinearRegressor(
-            model.weights, low, high, None, model.errors, model.shrunk, constant=self._affine()[2]
+            model.weights,
+            low,
+            high,
+            errors=model.errors,
+            shrunk=model.shrunk,
+            constant=self._affine()[2],
+            unshrunk=model.unshrunk,
         )
         return self
 

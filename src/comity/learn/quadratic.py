@@ -25,19 +25,6 @@ DECIDED = 0.25
 """From this share on a coefficient counts as decided by the ridge: noise may have made a third of the eigenvalue. Not
 tuned on data."""
 
-LIKELY = 4.0
-"""How many times the weights' likely size (`likely_size`) a weight along a shrunk axis may be. On training rows of CPS
-(wages by states), Adult (hours a week by few columns and by all), credit defaults (limits of credit) and on hours of
-rentals, ε 1 to 100, 40 to 60 draws of 40,000 rows: of 1, 2 and 3 the last is the first that covers every coefficient
-in 92 % of the draws, as without this limit, but for hours by all columns, where it covers levels of age in 73 %. The
-bias there asks for 3.7. Without Adult the choice would be 3. It is used in columns of different owners alone, and not
-for coefficients that the ridge decides: rare levels may have effects of any size."""
-
-_SIZES = np.concatenate([[0.0], np.geomspace(1e-12, 16.0, 400)])
-_UNLIKELY = 1.92
-"""Half the 95th percentile of a squared normal: variances whose logarithm of likelihood is lower by more are ruled
-out."""
-
 
 @dataclass(frozen=True, eq=False)
 class Solution:
@@ -111,28 +98,13 @@ def covariance(
     return np.asarray(solution.inverse @ middle @ solution.inverse, np.float64)
 
 
-def likely_size(solution: Solution, spread: Floats) -> float:
-    """The largest deviation of the true weights along all axes that the solution's weights still allow, if they are
-    normal around zero with one variance; `spread` is the covariance of the solution.
-
-    It is large where noise hides every axis, and close to the size of the weights that are seen where many are.
-    """
-    variances = np.maximum(np.einsum("ji,jk,ki->i", solution.axes, spread, solution.axes), 1e-300)
-    seen = solution.axes.T @ solution.weights
-    expected = variances[:, None] + np.outer((1 - solution.shrunk) ** 2, _SIZES)
-    likelihood = -0.5 * (np.log(expected) + seen[:, None] ** 2 / expected).sum(axis=0)
-    allowed = np.flatnonzero(likelihood >= likelihood.max() - _UNLIKELY)
-    return sqrt(float(_SIZES[allowed[-1]]))
-
-
-def bias(solution: Solution, square: float, label: float, size: float = np.inf) -> Floats:
+def bias(solution: Solution, square: float, label: float) -> Floats:
     """A bound on the ridge's bias of the weights along each axis: its share of them times a bound on the true weights.
 
     Fitted values vary no more than the label, `square` around its mean: a true weight w has λw² <= `square`, λ the
     eigenvalue. None is larger than 2·`label`, the whole range of the label over a step of length 1, the longest that a
-    row allows; nor, by assumption, than `LIKELY` times the weights' likely `size`, where that is given. Signs are
-    unknown, so axes add up as variances do, and a coefficient's error is the root of both squares: at 95 % such an
-    interval is at least as wide as one around an estimate that is off by the whole bias.
+    row allows. Signs are unknown, so axes add up as variances do, and a coefficient's error is the root of both
+    squares: at 95 % such an interval is at least as wide as one around an estimate that is off by the whole bias.
     """
     weight = np.minimum(2 * label, np.sqrt(square / np.maximum(solution.values, 1e-300)))
-    return np.asarray(solution.shrunk * np.minimum(weight, LIKELY * size), np.float64)
+    return np.asarray(solution.shrunk * weight, np.float64)

@@ -31,6 +31,8 @@ from comity.learn.released_model import (
 )
 from comity.special import ndtri
 
+_UNTOLD = "can't be told"
+
 
 @dataclass(eq=False, repr=False)
 class LinearRegressor(ReleasedEstimator):
@@ -43,9 +45,10 @@ class LinearRegressor(ReleasedEstimator):
     coef : the weights as released, (D,), over encoded rows with their constant, for a target scaled to [−1, 1]
     low, high : the target's bounds, which −1 and 1 stand for
     encoding : turns a DataFrame into rows; without one the columns of a DataFrame are the rows' entries
-    errors : standard errors of `coef`, if the study released them
+    errors : standard errors of `unshrunk`, if the study released them
     shrunk : how much of each weight a ridge decided, from 0 to 1, if the study released it
     constant : value of the last entry of every row, if it is a constant feature and no encoding says so
+    unshrunk : what intervals lie around, with less of a ridge than `coef`; `coef` if the study released nothing else
     """
 
     kind: ClassVar[str] = "regression"
@@ -60,6 +63,7 @@ class LinearRegressor(ReleasedEstimator):
     errors: ArrayLike | None = None
     shrunk: ArrayLike | None = None
     constant: float | None = None
+    unshrunk: ArrayLike | None = None
 
     @property
     def weights(self) -> Floats:
@@ -81,27 +85,33 @@ class LinearRegressor(ReleasedEstimator):
 
     @property
     def dominated_(self) -> NDArray[np.bool_]:
-        """Which coefficients the ridge decides as much as the records do. Treat them as unknown within their
-        intervals."""
+        """Which coefficients can't be told: the ridge decides them as much as the records do. Their intervals are
+        bounds, much wider than noise alone would ask for."""
         if self.shrunk is None:
             return np.zeros(self.n_features_in_, bool)
         return np.asarray(split_constant(np.asarray(self.shrunk, np.float64), self._constant)[0] > DECIDED, bool)
 
     @property
+    def unshrunk_(self) -> Floats:
+        """What the intervals of `coef_` lie around: coefficients that fit less well and are off by noise alone."""
+        return self._unit * self._unshrunk[0]
+
+    @property
     def errors_(self) -> Floats | None:
-        """Standard errors of `coef_`, if the study released them."""
+        """Standard errors of `unshrunk_`, if the study released them."""
         return None if self.errors is None else self._unit * self._errors[0]
 
     def interval(self, confidence: float = 0.95) -> Floats:
-        """Intervals of the coefficients, (d, 2). They account for noise, residuals and, from 90 % on, the ridge's
-        shrinkage; `dominated_` marks coefficients that the ridge decides."""
+        """Intervals of the coefficients, (d, 2), around `unshrunk_`. They account for noise, residuals and, from 90 %
+        on, the ridge's shrinkage; `dominated_` marks coefficients that can't be told."""
         reach = self._reach(confidence) * self._unit * self._errors[0]
-        return np.column_stack([self.coef_ - reach, self.coef_ + reach])
+        return np.column_stack([self.unshrunk_ - reach, self.unshrunk_ + reach])
 
     def intercept_interval(self, confidence: float = 0.95) -> Floats:
         """The interval of the intercept, (2,)."""
         reach = self._reach(confidence) * self._unit * abs(float(self._errors[1]))
-        return np.array([self.intercept_ - reach, self.intercept_ + reach])
+        middle = (self.low + self.high) / 2 + self._unit * float(self._unshrunk[1])
+        return np.array([middle - reach, middle + reach])
 
     @property
     def n_features_in_(self) -> int:
@@ -132,7 +142,7 @@ class LinearRegressor(ReleasedEstimator):
         """The model whose scores are `share` times these, plus those of `weights` (p,) and `intercept` over what
         `split_rows` returns. It has no standard errors."""
         added = np.append(weights, intercept) if has_intercept(self.constant, self.encoding) else weights
-        return replace(self, coef=share * self.weights + added, errors=None, shrunk=None)
+        return replace(self, coef=share * self.weights + added, errors=None, shrunk=None, unshrunk=None)
 
     @property
     def _constant(self) -> float | None:
@@ -149,6 +159,11 @@ class LinearRegressor(ReleasedEstimator):
             raise DataError("the study released no standard errors with this model")
         return split_constant(np.asarray(self.errors, np.float64), self._constant)
 
+    @property
+    def _unshrunk(self) -> tuple[Floats, Floats]:
+        found = self.coef if self.unshrunk is None else self.unshrunk
+        return split_constant(np.asarray(found, np.float64), self._constant)
+
     def _reach(self, confidence: float) -> float:
         if not 0 < confidence < 1:
             raise DataError(f"a confidence lies between 0 and 1, found {confidence}")
@@ -158,9 +173,9 @@ class LinearRegressor(ReleasedEstimator):
         return encoded_rows(X, len(self.weights), self._constant, self.encoding)
 
     def _released(self) -> Floats:
-        """Weights and, if released, their standard errors and the ridge's share: (1, D) to (3, D)."""
+        """Weights and, if released, standard errors, the ridge's share and what they lie around: (1, D) to (4, D)."""
         lines = [self.weights]
-        for more in (self.errors, self.shrunk):
+        for more in (self.errors, self.shrunk, self.unshrunk):
             if more is None:
                 break
             lines.append(np.asarray(more, np.float64))
@@ -205,8 +220,8 @@ class LinearRegressor(ReleasedEstimator):
     def load(cls, folder: Path) -> Self:
         stored = StoredModel.read(folder)
         low, high = (read_value(stored.page, key, float, stored.path) for key in ("low", "high"))
-        errors, shrunk = (stored.coef[at] if len(stored.coef) > at else None for at in (1, 2))
-        model = cls(stored.coef[0], low, high, stored.encoding, errors, shrunk, stored.constant)
+        errors, shrunk, unshrunk = (stored.coef[at] if len(stored.coef) > at else None for at in (1, 2, 3))
+        model = cls(stored.coef[0], low, high, stored.encoding, errors, shrunk, stored.constant, unshrunk)
         stored.check(lambda: model.coef_, lambda: len(model.weights))
         return model
 
@@ -223,21 +238,55 @@ class LinearRegressor(ReleasedEstimator):
         strongest = self._strongest()
         note = "The strongest, of encoded features, in units of the target; all are in the model's file."
         if self.dominated_.any():
-            note += f" {int(self.dominated_.sum())} of all are decided by the ridge as much as by the records."
-        heads = ("feature", "coefficient", "standard error")
+            note += (
+                f" {int(self.dominated_.sum())} of all can't be told: a ridge decides them as much as the records do, "
+                "as with levels that few records have."
+            )
+        heads = ("feature", "coefficient", "estimate", "standard error")
         if not strongest:
             return Section("The model")
-        dots = tuple(Dot(name, value, error) for name, value, error in strongest)
+        dots = tuple(
+            Dot(one.name, one.weight if one.error is None else one.estimate, one.error)
+            for one in strongest
+            if not one.untold
+        )
         plot = Dots("Strongest coefficients of the model", "coefficient, in units of the target", dots)
-        return Section("The model", plots=(plot,), tables=(Grid(heads, strongest, note),))
+        table = Grid(heads, tuple(one.line for one in strongest), note)
+        return Section("The model", plots=(plot,) if dots else (), tables=(table,))
 
-    def _strongest(self) -> tuple[tuple[str, float, float | None], ...]:
-        """The largest coefficients with the names of their features and their standard errors."""
+    def _strongest(self) -> tuple[_Shown, ...]:
+        """The largest coefficients with the names of their features, and what is known of them."""
         if not isinstance(self.encoding, Encoding):
             return ()
-        coef, names, errors = self.coef_, self.encoding.names, self.errors_
+        coef, names, errors, untold = self.coef_, self.encoding.names, self.errors_, self.dominated_
         order = np.argsort(-np.abs(coef))[:MAX_SHOWN]
-        return tuple((names[at], float(coef[at]), None if errors is None else float(errors[at])) for at in order)
+        return tuple(
+            _Shown(
+                names[at],
+                float(coef[at]),
+                float(self.unshrunk_[at]),
+                None if errors is None else float(errors[at]),
+                bool(untold[at]),
+            )
+            for at in order
+        )
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A line of the model's table."""
+
+    name: str
+    weight: float
+    estimate: float
+    error: float | None
+    untold: bool
+
+    @property
+    def line(self) -> tuple[str, float, float | str, float | str | None]:
+        if self.untold:
+            return self.name, self.weight, _UNTOLD, _UNTOLD
+        return self.name, self.weight, self.estimate, self.error
 
 
 class RowwiseRegressor:

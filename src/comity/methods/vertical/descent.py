@@ -221,13 +221,14 @@ class Descent:
         if nearest is not None:
             # The last step went too far: go halfway back.
             return replace(self, weights=(nearest + self.weights) / 2, past=past)
-        curvature = self.whitened @ self.distribution.curvature(self.weights) @ self.whitened.T
-        values, axes = np.linalg.eigh((curvature + curvature.T) / 2)
+        curvature = self._whitened_curvature(self.weights)
+        values, axes = np.linalg.eigh(curvature)
         values = np.maximum(values, _LEAST * self.distribution.rows)
-        at = values * np.stack([axes.T @ np.linalg.solve(self.whitened.T, weights) for weights, _ in past])
-        share = 1 / (self.deviation**2 + (_DOUBT * (at - at[-1])) ** 2).mean(axis=1)
+        here = np.linalg.solve(self.whitened.T, self.weights)
+        changes = axes.T @ np.column_stack([self._change_of_sums(curvature, weights) for weights, _ in past])
+        share = 1 / (self.deviation**2 + (_DOUBT * changes) ** 2).mean(axis=0)
         share /= share.sum()
-        look = share @ (at - np.stack([axes.T @ found for _, found in past]))
+        look = values * (axes.T @ here) - (changes + axes.T @ np.column_stack([found for _, found in past])) @ share
         # Of all rounds together: their own noise, and that of sampling, which is the same in all of them and has the
         # curvature as its covariance.
         noise = self.deviation**2 * float(share @ share) + values
@@ -238,6 +239,20 @@ class Descent:
         centre = free @ multiples
         aim = self.whitened.T @ (axes @ (centre / values + kept * (look - centre)))
         return replace(self, weights=self._limit_step(aim), past=past)
+
+    def _whitened_curvature(self, weights: Floats) -> Floats:
+        found = self.whitened @ self.distribution.curvature(weights) @ self.whitened.T
+        return np.asarray((found + found.T) / 2, np.float64)
+
+    def _change_of_sums(self, curvature: Floats, weights: Floats) -> Floats:
+        """How much larger the sums are here, by `curvature`, than at earlier weights: by the mean of both curvatures.
+        With the latest alone, which is the smallest where scores have grown, earlier sums would ask for ever larger
+        scores."""
+        change = self.weights - weights
+        if not change.any():
+            return np.zeros(len(change))
+        mean = (curvature + self._whitened_curvature(weights)) / 2
+        return np.asarray(mean @ np.linalg.solve(self.whitened.T, change), np.float64)
 
     def _prior_sizes(self, axes: Floats) -> Floats:
         """Variances of whitened weights along these axes if all weights have one variance; their geometric mean is
