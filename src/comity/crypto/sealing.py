@@ -109,8 +109,7 @@ class Identity:
 
     def __init__(self, secret: bytes | None = None) -> None:
         root = fresh_seed() if secret is None else secret
-        self._sign_seed = derive(root, "identity", "sign")
-        self._relay_seed = relay_seed(root)
+        self._root = root
         lattice = MLKEM768PrivateKey.from_seed_bytes(
             derive(root, "identity", "mlkem", 0) + derive(root, "identity", "mlkem", 1)
         )
@@ -122,7 +121,7 @@ class Identity:
 
     @cached_property
     def _signer(self) -> Signer:
-        return Signer(self._sign_seed)
+        return Signer(derive(self._root, "identity", "sign"))
 
     @cached_property
     def public(self) -> PublicIdentity:
@@ -135,7 +134,7 @@ class Identity:
 
     def to_texts(self) -> dict[str, str]:
         """All public keys: those that a study pins, and the relay key with the signature that vouches for it."""
-        user = RelayKey(self._relay_seed).user
+        user = RelayKey(relay_seed(self._root)).user
         return {**self.public.to_texts(), "relay": f"{user}.{self.sign(relay_statement(user)).hex()}"}
 
     def sign(self, data: bytes) -> bytes:
