@@ -41,6 +41,10 @@ BENCHES = {
         "one run over a thousand sites and a real relay: time and memory of all processes",
         "experiments.bench.running.many_sites:measure",
     ),
+    "many-owners": Experiment(
+        "a study of many whole owners: site files, inboxes, approvals and a run over a real relay",
+        "experiments.bench.running.many_owners:measure",
+    ),
     "psi": Experiment(
         "private set intersection, keyed and by elliptic curves", "experiments.bench.kernels.psi:measure"
     ),

@@ -34,6 +34,9 @@ def test_a_plan_imports_its_own_method_and_no_library_of_models(name: Any, tmp_p
     assert code == 0
     assert entry_of(name).method.partition(":")[0] in modules
     assert not modules & {"sklearn", "scipy.stats", "scipy.optimize", "matplotlib", "duckdb", "sqlalchemy"}
+    # Nor what opens a ledger, reads records, runs a study between processes, or belongs to another command.
+    unused = ("privacy.ledger.storage", "data.tables.sql", "data.tables.spark", "federation.owner.host", "cli.site")
+    assert not modules & {f"comity.{one}" for one in unused}
     if name in ("averaging", "vertical"):
         assert not modules & {"pandas", "pyarrow", "opendp", "numba"}
     others = [f"comity.methods.{other}" for other in PROTOCOLS if other != name]

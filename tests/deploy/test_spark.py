@@ -1,13 +1,10 @@
 """Sums over records on a Spark Connect server (Sail, which needs no Java): the same to the last bit as at the site,
-whatever the partitions, also after a task was lost and repeated."""
+whatever the partitions. `test_spark_cluster.py` has workers in processes of their own, and tasks that are lost."""
 
 from __future__ import annotations
 
-import os
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,15 +13,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from comity import Averaging
-from comity.data import Classes, Encoding, LocalRecords, Numeric, Schema, digest_records, open_source
+from comity.data import Classes, Encoding, Numeric, Schema, digest_records, open_source
 from comity.data.exact_sums import round_factor
 from comity.data.tables import spark
-from comity.data.tables.engine_records import EngineRecords
+from comity.data.tables.engine_records import EngineRecords, engine_of
 from comity.errors import DataError, Refused
 from comity.federation.owner.rows import Rows
-from comity.protocol import RunOptions, simulate
 from tests.federation.test_total import _Site
+from tests.support.sail import serve
 
 pytestmark = [
     pytest.mark.deploy,
@@ -40,34 +36,22 @@ ROWS = 30_000
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    # Workers import the tests' functions too.
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "RUST_LOG": "error"}
-    command = [str(Path(sys.executable).parent / "sail"), "spark", "server", "--port", str(port)]
-    server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(300):
-            with socket.socket() as tried:
-                if tried.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
-        yield f"sc://127.0.0.1:{port}"
-    finally:
-        server.kill()
-        server.wait()
+    with serve() as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    generator = np.random.default_rng(0)
-    numbers = generator.uniform(-1.2, 1.2, size=(ROWS, 4))
-    labels = (numbers[:, :2].sum(axis=1) + generator.normal(size=ROWS) > 0).astype(int)
-    table = pd.DataFrame(numbers, columns=[f"x{at}" for at in range(4)]).assign(y=labels)
     found = tmp_path_factory.mktemp("warehouse") / "visits.parquet"
-    table.to_parquet(found)
+    make_table().to_parquet(found)
     return found
+
+
+def make_table(rows: int = ROWS) -> pd.DataFrame:
+    generator = np.random.default_rng(0)
+    numbers = generator.uniform(-1.2, 1.2, size=(rows, 4))
+    labels = (numbers[:, :2].sum(axis=1) + generator.normal(size=rows) > 0).astype(int)
+    return pd.DataFrame(numbers, columns=[f"x{at}" for at in range(4)]).assign(y=labels)
 
 
 def on_engine(url: str, query: str) -> EngineRecords:
@@ -75,8 +59,20 @@ def on_engine(url: str, query: str) -> EngineRecords:
     return EngineRecords.scan(source, ENCODING, where="north")
 
 
-def partitioned(path: Path, partitions: int) -> str:
-    return f"SELECT /*+ REPARTITION({partitions}) */ * FROM parquet.`{path}`"
+def partitioned(table: pd.DataFrame, folder: Path, partitions: int) -> str:
+    """A query of this table whose tasks are so many: a file and a part of the union for each."""
+    folder.mkdir(exist_ok=True)
+    for place, rows in enumerate(np.array_split(np.arange(len(table)), partitions)):
+        table.iloc[rows].to_parquet(folder / f"{partitions}-{place}.parquet")
+    parts = (folder / f"{partitions}-{place}.parquet" for place in range(partitions))
+    return " UNION ALL ".join(f"SELECT * FROM parquet.`{part}`" for part in parts)
+
+
+def count_tasks(records: EngineRecords) -> int:
+    """How many tasks a pass over these records has: each returns a row."""
+    table = engine_of(records.source)
+    assert table is not None
+    return len(table.run((None, records.encoding, "here", None, []), list(records.encoding.reads)))
 
 
 def products(rows: Rows) -> np.ndarray:
@@ -85,47 +81,24 @@ def products(rows: Rows) -> np.ndarray:
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 7])
-def test_a_sum_on_the_engine_is_that_of_the_site_to_the_last_bit(url: str, path: Path, partitions: int) -> None:
+def test_a_sum_on_the_engine_is_that_of_the_site_to_the_last_bit(
+    url: str, path: Path, tmp_path: Path, partitions: int
+) -> None:
     whole = ENCODING.encode(pd.read_parquet(path)).records
-    records = on_engine(url, partitioned(path, partitions))
-    assert len(records) == ROWS
+    records = on_engine(url, partitioned(pd.read_parquet(path), tmp_path, partitions))
+    assert len(records) == ROWS and count_tasks(records) == partitions
     assert records.digest == on_engine(url, f"SELECT * FROM parquet.`{path}`").digest
     assert digest_records(records) and len(records.add_up(lambda block: [])) == 0
     found = _Site(records).total(products, exact=True)
     assert found.tobytes() == _Site(whole).total(products, exact=True).tobytes()
 
 
-def test_a_whole_run_releases_the_same_model(url: str, path: Path) -> None:
-    whole = ENCODING.encode(pd.read_parquet(path)).records
-    protocol = Averaging.over_rows(features=ENCODING.width, sizes=ROWS, solver="gradient", rounds=3, encoding=ENCODING)
-    released = []
-    for own in (whole, on_engine(url, partitioned(path, 2))):
-        parties: dict[str, LocalRecords] = {"a": own, "b": whole, "c": whole}
-        options = RunOptions(baselines=False, hosts=True)
-        found = simulate(protocol, parties=parties, epsilon=1.0, delta=1e-6, unit="record", seed=3, options=options)
-        released.append(np.asarray(found.model.weights).tobytes())
-    assert released[0] == released[1]
-
-
-def test_a_lost_task_is_repeated_and_changes_nothing(url: str, path: Path, tmp_path: Path) -> None:
-    lost = tmp_path / "lost"
-
-    def part(rows: Rows) -> np.ndarray:
-        try:
-            lost.touch(exist_ok=False)
-        except FileExistsError:
-            return products(rows)
-        raise MemoryError("this task is lost")
-
-    records = on_engine(url, partitioned(path, 7))
-    whole = _Site(ENCODING.encode(pd.read_parquet(path)).records)
-    try:
-        found = _Site(records).total(part, exact=True)
-    except Refused as error:
-        # An engine that does not repeat a task: nothing was contributed, and the ask is repeated.
-        assert error.code == "stopped" and "is lost" not in str(error)
-        found = _Site(records).total(part, exact=True)
-    assert lost.exists() and found.tobytes() == whole.total(products, exact=True).tobytes()
+@pytest.mark.parametrize("main", [{}, {"__file__": "started.py"}])
+def test_the_client_is_imported_whatever_the_main_module_is(main: dict[str, str]) -> None:
+    """The client would end a process whose main module has neither a file nor a spec."""
+    imports = f"import __main__; vars(__main__).update({main}); from comity.data.tables import spark"
+    same = f"assert vars(__main__).get('__file__') == {main.get('__file__')!r}"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", f"{imports}; spark._import_client(); {same}"], check=True)
 
 
 def test_records_that_change_or_dont_fit_stop_the_step(url: str, tmp_path: Path) -> None:

@@ -37,6 +37,21 @@ def test_what_is_read_is_what_was_added_and_nothing_after_the_run(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_store_without_boxes_opens_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a process with thousands of owners would run out of descriptors")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    for path in (None, tmp_path / "journal"):
+        boxes = BoxStore(path)
+        boxes.add("run", {})
+        assert boxes.get("run", DIGEST) is None
+        boxes.delete("run")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(AssertionError, match="descriptors"):
+        BoxStore(None).add("run", {DIGEST: BOX})
+
+
 def test_only_the_owner_reads_the_files_and_an_altered_one_counts_as_missing(tmp_path: Path) -> None:
     boxes = BoxStore(tmp_path / "journal")
     boxes.add("run/../x", {DIGEST: BOX})

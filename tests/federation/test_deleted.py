@@ -139,6 +139,15 @@ def test_no_secret_of_a_finished_run_is_in_any_file(home: Any) -> None:
     assert parties.journal.runs() == ["run-1"]
 
 
+def test_no_host_holds_its_key_of_a_finished_run(home: Any) -> None:
+    _, hosts, _, _, keys, _, _ = ran(home)
+    assert [host._run_key for host in hosts.values()] == [None] * len(hosts)
+    host = hosts[NAMES[0]]
+    # Two runs, one after the other: each has its own key, made once.
+    first, second = host.run_key(keys[NAMES[0]]), host.run_key(keys[NAMES[1]])
+    assert first.public != second.public and host.run_key(keys[NAMES[1]]) is second
+
+
 def test_no_reply_of_a_finished_run_is_in_an_owners_file(home: Any) -> None:
     _, _, line, *_ = ran(home)
     after = files(home)

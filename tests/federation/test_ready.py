@@ -9,10 +9,13 @@ import pytest
 
 from comity.errors import Refused, SiteLost, Stopped
 from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.replies import Refusal
 from comity.federation.declare.policy import Policy
 from comity.federation.declare.protection import Noised
 from comity.federation.messages.codec import decode
 from comity.federation.messages.signatures import SIGNATURE_BYTES
+from comity.federation.messages.wire_format import OTHER_RELEASE, WIRE_FORMAT
+from comity.federation.part import RUN
 from tests.support.asks import answer_ask, path_of, sign_ask, write_ask
 from tests.support.consortia import STUDY, make_consortium, make_identity
 from tests.support.noise import NoNoise
@@ -206,3 +209,39 @@ def test_only_the_coordinator_of_the_study_asks_who_is_ready() -> None:
     one = host_party(Rounds(), make_consortium(), "ash")
     raw = sign_ask(make_identity("birch"), "ash", write_ask("run.ready[0]"))
     assert decode(one.answer(raw).reply[:-SIGNATURE_BYTES]) == {"refused": "signature", "key": ""}
+
+
+@pytest.mark.parametrize("number", [WIRE_FORMAT - 1, WIRE_FORMAT + 1, None])
+def test_a_coordinator_of_another_release_is_refused_before_anything_is_reserved(
+    number: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None: of a release whose first ask has no number. Both sides read why; nothing was spent, and the same run
+    begins once the releases are the same."""
+    consortium, hosts = refusing()
+    before = standing(hosts)
+    parties, _ = set_up_run(consortium=consortium, hosts=hosts)
+    with monkeypatch.context() as other:
+        if number is None:
+            asking = parties.under(RUN)
+            with pytest.raises(Refused) as found:
+                asking.ask("ready", need=consortium.survivors, quorums=(), unanimous=True)
+        else:
+            other.setattr("comity.federation.coordinator.lifecycle.WIRE_FORMAT", number)
+            with pytest.raises(Refused) as found:
+                run(parties)
+    assert found.value.code == ("form" if number is None else OTHER_RELEASE) and "need the same release" in str(
+        found.value
+    )
+    told = cast(Any, parties.channel).refusals
+    assert set(told) == set(consortium.parties)
+    assert all("need the same release" in str(one) for one in told.values())
+    assert number is None or f"format {number}" in str(told["cedar"])
+    assert standing(hosts) == before and set(asked(parties)) == {"run.ready[0]"}
+    again, _ = set_up_run(consortium=consortium, hosts=hosts)
+    run(again)
+
+
+def test_what_a_site_of_an_earlier_release_refuses_is_told_as_another_release() -> None:
+    """Such a site knows no number, and refuses the ask for its form."""
+    assert "need the same release" in Refusal("form").text and "need the same release" in Refusal("no-step").text
+    assert "release" not in Refusal("budget").text

@@ -10,6 +10,7 @@ import pytest
 
 from comity.relay import link
 from comity.relay.address import RelayAddress
+from comity.relay.channel import longest_pause
 
 
 class Client:
@@ -25,11 +26,6 @@ class Client:
         await self.may.wait()
 
 
-@pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_CHECK_SECONDS", 0.002)
-
-
 def stayed(tried: Any) -> None:
     """Call with a link, its client and an event that ends the connection."""
 
@@ -37,7 +33,11 @@ def stayed(tried: Any) -> None:
         client: Any = Client()
         closed, hears = asyncio.Event(), cast(Any, None)
         made = link.Link(
-            RelayAddress("tls://127.0.0.1:1", Path("consortium.toml"), Path("north.keys")), "north", (), hears
+            RelayAddress("tls://127.0.0.1:1", Path("consortium.toml"), Path("north.keys")),
+            "north",
+            (),
+            hears,
+            check_seconds=0.002,
         )
         made._client = client
         staying = asyncio.create_task(made._stay(client, closed))
@@ -56,7 +56,7 @@ async def until(true: Any) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_a_relay_that_answers_nothing_is_not_up_and_one_ping_waits_for_it(looks: None) -> None:
+def test_a_relay_that_answers_nothing_is_not_up_and_one_ping_waits_for_it() -> None:
     async def tried(made: Any, client: Any) -> None:
         assert made.is_connected
         await until(lambda: not made.is_connected)
@@ -68,7 +68,7 @@ def test_a_relay_that_answers_nothing_is_not_up_and_one_ping_waits_for_it(looks:
     stayed(tried)
 
 
-def test_a_line_on_which_messages_come_is_up_whatever_a_ping_waits_behind(looks: None) -> None:
+def test_a_line_on_which_messages_come_is_up_whatever_a_ping_waits_behind() -> None:
     async def tried(made: Any, client: Any) -> None:
         for number in range(30):
             client.stats["in_msgs"] = number
@@ -76,3 +76,19 @@ def test_a_line_on_which_messages_come_is_up_whatever_a_ping_waits_behind(looks:
             assert made.is_connected
 
     stayed(tried)
+
+
+@pytest.mark.parametrize(
+    ("requests", "silent", "every", "longest"),
+    [
+        (1, 10.0, 1.0, 1.0),
+        (100, 10.0, 1.0, 1.0),
+        (200, 10.0, 1.0, 2.0),
+        (5_000, 9.0, 1.0, 3.0),
+        (5_000, None, 1.0, 10.0),
+    ],
+)
+def test_asks_of_many_parties_are_repeated_less_often_and_in_time_to_show_life(
+    requests: int, silent: float | None, every: float, longest: float
+) -> None:
+    assert longest_pause(requests, silent, every) == pytest.approx(longest)

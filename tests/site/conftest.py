@@ -29,6 +29,12 @@ def sites(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Si
     return Sites.load(tmp_path / "all" / "sites")
 
 
+@pytest.fixture(autouse=True)
+def nothing_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test begins with a process that has examined no pack."""
+    monkeypatch.setattr(inbox, "_examined", {})
+
+
 @pytest.fixture
 def packs_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pack with public records is checked in this process: another one takes a second of imports for each pack. That

@@ -8,6 +8,7 @@ import shutil
 import socket
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -117,6 +118,28 @@ def test_a_reader_that_never_ends_is_ended(sites: Sites, monkeypatch: pytest.Mon
     monkeypatch.setattr(pack_limits, "WALL_SECONDS", 0.05)
     error = refused(sites, hostile(sites, one_value(10, 10)))
     assert error.code == "size" and "more than" in str(error)
+
+
+def test_files_are_examined_once_in_a_process_and_others_or_refused_ones_again(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examined: list[bytes] = []
+
+    def examine(study: Path) -> None:
+        examined.append((study.parent / "public.parquet").read_bytes())
+        pack_limits.check_footers(study.parent)
+
+    monkeypatch.setattr(inbox, "examine", examine)
+    first, other = one_value(10, 10), one_value(10, 11)
+    for public in (first, first, other, first):
+        # What each site decides for itself comes afterwards, each time: here that the public file lacks columns.
+        with pytest.raises(ComityError):
+            receive(sites, hostile(sites, public))
+    assert examined == [first, other]
+    many = parquet(pa.table({"age": pa.array(np.zeros(pack_limits.MAX_ROWS + 1))}))
+    for _ in range(2):
+        assert refused(sites, hostile(sites, many)).code == "size"
+    assert examined == [first, other, many, many]
 
 
 def test_what_is_wrong_with_public_records_is_still_said(sites: Sites) -> None:

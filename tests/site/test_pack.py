@@ -12,6 +12,8 @@ from comity.crypto.sealing import Identity
 from comity.errors import BadInput, ComityError, Malformed, Refused, StudyError
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.signatures import SIGNATURE_BYTES
+from comity.federation.messages.wire_format import OTHER_RELEASE
+from comity.relay.deployment import _Deliveries
 from comity.site.inbox import Arrival, Inbox
 from comity.site.pack import _signed, pack, unpack
 from comity.site.site_file import SiteFile
@@ -83,6 +85,16 @@ def test_a_pack_of_another_release_is_refused_when_it_arrives(sites: Sites) -> N
     with pytest.raises(Malformed, match=r"format '1', and this release of Comity runs '2'.*need the same release"):
         receive(sites, body + sites.coordinator.sign(_signed(body)))
     assert everything(sites) == before
+
+
+@pytest.mark.parametrize("code", [OTHER_RELEASE, "form"])
+def test_a_coordinator_is_told_that_a_site_runs_another_release(code: str) -> None:
+    """An earlier release calls any pack that it can't read malformed."""
+    deliveries = _Deliveries(("north", "south"), {"south": (code, "")}, {})
+    with pytest.raises(
+        Refused, match=r"south can't read study abc .*the coordinator and all sites need the same release"
+    ):
+        deliveries.require_arrived("abc")
 
 
 def test_a_submitter_that_the_owner_does_not_know_is_refused(sites: Sites) -> None:

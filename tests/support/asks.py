@@ -9,6 +9,7 @@ from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages import signatures
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.signatures import SIGNATURE_BYTES, sign_value, verify_reply
+from comity.federation.messages.wire_format import WIRE_FORMAT
 from comity.federation.owner.host import Host
 
 from .consortia import RUN, STUDY, make_identity
@@ -59,6 +60,8 @@ def write_ask(
     **values: Any,
 ) -> bytes:
     """An ask as the coordinator writes it."""
+    if path == "run.ready[0]":
+        values = {"wire_format": WIRE_FORMAT, **values}
     if path == "run.begin[0]":
         values = {"coordinator_key": make_identity(COORDINATOR).public.sealing(), **values}
     if path == "run.end[0]":

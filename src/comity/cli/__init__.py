@@ -14,10 +14,10 @@ from typing import Any
 
 from typer.main import get_command
 
-from comity.cli.app import app
+from comity.cli.app import COMMANDS, make_app
 from comity.cli.failure import report_failure
 
-__all__ = ["app", "main"]
+__all__ = ["main"]
 
 # What Typer makes of an interrupt before we see it.
 _INTERRUPTED = 130
@@ -32,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Without a handler Python would print the sites' logs on stderr.
     logging.getLogger("comity").addHandler(logging.NullHandler())
     try:
-        code = _command_tree()(words, prog_name="comity", standalone_mode=False)
+        only = words[0] if words and words[0] in COMMANDS else None
+        code = _command_tree(only)(words, prog_name="comity", standalone_mode=False)
         if code == _INTERRUPTED:
             raise KeyboardInterrupt
     except BaseException as error:
@@ -41,6 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @cache
-def _command_tree() -> Any:
-    """Made from the signatures of all commands, which takes longer than most of them; once in a process."""
-    return get_command(app)
+def _command_tree(only: str | None) -> Any:
+    """Made from the signatures of the commands, which takes longer for all of them than most of them take to run."""
+    return get_command(make_app(only))

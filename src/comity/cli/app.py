@@ -1,32 +1,23 @@
-"""The tree of commands. A new command is a function in the file of its group, and a line here if it has no group."""
+"""The tree of commands. A new command is a function in the file of its group, and a line here if it has no group.
+
+A command's file is imported when the command is in the tree: one that is run alone does not wait for all others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 import typer.core
 
-from comity.cli import (
-    audit,
-    consortium,
-    doctor,
-    dossier,
-    editor_schemas,
-    keys,
-    ledger,
-    new,
-    relay,
-    released,
-    runs,
-    schema,
-    simulate,
-    site,
-    study,
-)
 from comity.errors import ComityError
+
+if TYPE_CHECKING:
+    app: typer.Typer
 
 GROUPS: Final = {
     "Start": ("new", "demo", "doctor"),
@@ -52,19 +43,6 @@ class GroupedCommands(typer.core.TyperGroup):
                     formatter.write_dl(rows)
 
 
-app = typer.Typer(
-    name="comity",
-    cls=GroupedCommands,
-    help="Organisations learn together under differential privacy; each keeps its records and its privacy budget.\n\n"
-    "Example: comity new triage; cd triage; comity plan study.toml; comity run study.toml --seed 7",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
 class Level(StrEnum):
     """How much of what happens is logged on stderr."""
 
@@ -82,7 +60,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback()
 def comity(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
@@ -100,29 +77,31 @@ def comity(
         logging.getLogger("comity").setLevel(log_level.value.upper())
 
 
-app.command("new", short_help="Write a study that runs as it is.")(new.new)
-app.command("plan", short_help="Show what a study would release and cost; reads no data.")(simulate.plan)
-app.command("run", short_help="Simulate a study on this machine.")(simulate.run)
-app.command("audit", short_help="Attack a study; measured loss beside the claimed one.")(audit.audit)
-app.command("report", short_help="Write and open the page of a run.")(runs.report)
-app.command("compare", short_help="Put runs side by side: errors and costs.")(runs.compare)
-app.command("dossier", short_help="Write the documents that an approval needs.")(dossier.dossier)
-app.command("combine", short_help="Add published shares up to a model.")(released.combine)
-app.command("predict", short_help="Predict with a released model.")(released.predict)
-app.command("export", short_help="Write a released model as ONNX or skops.")(released.export)
-app.command("synth", short_help="Make rows and tables from released counts.")(released.synth)
-app.add_typer(schema.app, name="schema", short_help="Check data against a schema, or draft one.")
-schema.app.command("json")(editor_schemas.json_schema)
-app.add_typer(ledger.app, name="ledger", short_help="An owner's privacy budget: granted, spent, left.")
-app.add_typer(keys.app, name="keys", short_help="Make and show the keys of a party.")
-app.add_typer(consortium.app, name="consortium", short_help="Invite, join, admit and revoke members.")
-app.add_typer(relay.app, name="relay", short_help="The server to which members connect.")
-app.add_typer(site.app, name="site", short_help="An owner's side: arrived studies, approvals, serving.")
-app.add_typer(study.app, name="study", short_help="Send a study to its parties and run it with them.")
-app.command("runs", short_help="List the runs that were started from here.")(runs.runs)
-app.command("fetch", short_help="Get the results of a deployed run and check their signatures.")(runs.fetch)
-app.command("demo", short_help="Simulate a small study of every method; one page.")(simulate.demo)
-app.command("doctor", short_help="Check this machine, a site or a consortium.")(doctor.doctor)
+COMMANDS: Final = {
+    "new": ("new:new", "Write a study that runs as it is."),
+    "plan": ("simulate:plan", "Show what a study would release and cost; reads no data."),
+    "run": ("simulate:run", "Simulate a study on this machine."),
+    "audit": ("audit:audit", "Attack a study; measured loss beside the claimed one."),
+    "report": ("runs:report", "Write and open the page of a run."),
+    "compare": ("runs:compare", "Put runs side by side: errors and costs."),
+    "dossier": ("dossier:dossier", "Write the documents that an approval needs."),
+    "combine": ("released:combine", "Add published shares up to a model."),
+    "predict": ("released:predict", "Predict with a released model."),
+    "export": ("released:export", "Write a released model as ONNX or skops."),
+    "synth": ("released:synth", "Make rows and tables from released counts."),
+    "schema": ("schema", "Check data against a schema, or draft one."),
+    "ledger": ("ledger", "An owner's privacy budget: granted, spent, left."),
+    "keys": ("keys", "Make and show the keys of a party."),
+    "consortium": ("consortium", "Invite, join, admit and revoke members."),
+    "relay": ("relay", "The server to which members connect."),
+    "site": ("site", "An owner's side: arrived studies, approvals, serving."),
+    "study": ("study", "Send a study to its parties and run it with them."),
+    "runs": ("runs:runs", "List the runs that were started from here."),
+    "fetch": ("runs:fetch", "Get the results of a deployed run and check their signatures."),
+    "demo": ("simulate:demo", "Simulate a small study of every method; one page."),
+    "doctor": ("doctor:doctor", "Check this machine, a site or a consortium."),
+}
+"""The file of each command, with the function, or without one for a group of commands; and the short help."""
 
 MOVED: Final = {"bench": "bench", "reproduce": "papers"}
 """Commands that are experiments now, with their names there."""
@@ -149,5 +128,36 @@ def _moved(name: str, new_name: str) -> Callable[[typer.Context], None]:
     return command
 
 
-for old, now in MOVED.items():
-    app.command(old, hidden=True, context_settings=_ANY_ARGUMENTS)(_moved(old, now))
+@cache
+def make_app(only: str | None = None) -> typer.Typer:
+    """All commands, or `only` one of them."""
+    made = typer.Typer(
+        name="comity",
+        cls=GroupedCommands,
+        help="Organisations learn together under differential privacy; each keeps its records and its privacy "
+        "budget.\n\nExample: comity new triage; cd triage; comity plan study.toml; comity run study.toml --seed 7",
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(comity)
+    for name, (place, short_help) in COMMANDS.items():
+        if only not in (None, name):
+            continue
+        file, _, function = place.partition(":")
+        module = import_module(f"comity.cli.{file}")
+        if function:
+            made.command(name, short_help=short_help)(getattr(module, function))
+        else:
+            made.add_typer(module.app, name=name, short_help=short_help)
+    for old, now in MOVED.items() if only is None else ():
+        made.command(old, hidden=True, context_settings=_ANY_ARGUMENTS)(_moved(old, now))
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return make_app()
+    raise AttributeError(name)

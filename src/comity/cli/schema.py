@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from comity.cli.editor_schemas import json_schema
 from comity.cli.failure import BAD_INPUT
 from comity.cli.options import BY_SUFFIX, AsJson, Reading, make_group, reads_data
 from comity.cli.output import show, warn
@@ -203,3 +204,6 @@ def draft(
     except OSError as error:
         raise BadInput(f"{out}: can't be written ({error.strerror}); choose another --out") from error
     show(f"{out}: a draft; check every line", {"schema": text, "path": str(out)}, as_json=as_json)
+
+
+app.command("json")(json_schema)

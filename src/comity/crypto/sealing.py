@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from weakref import WeakValueDictionary
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hpke
@@ -79,7 +80,14 @@ class PublicIdentity:
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> PublicIdentity:
-        return cls(*(bytes.fromhex(texts[name]) for name in ("sign", "mlkem", "x25519")))
+        """The identity with these keys; the same object for the same keys. Of a thousand sites in ten processes, each
+        pins and reads in each study the keys of all others."""
+        raw = tuple(bytes.fromhex(texts[name]) for name in ("sign", "mlkem", "x25519"))
+        found = _identities.get(raw)
+        if found is None:
+            # An equal one that another thread has stored meanwhile does no harm.
+            found = _identities[raw] = cls(*raw)
+        return found
 
     def relay_user(self, text: str) -> str:
         """The party's user at a relay, from the text `relay` of its public keys. Malformed unless this identity signed
@@ -92,6 +100,9 @@ class PublicIdentity:
         if decode_user(user) == self.sign:
             raise Malformed("a relay key must not be the key that signs: a relay chooses what it signs", code="keys")
         return user
+
+
+_identities: WeakValueDictionary[tuple[bytes, ...], PublicIdentity] = WeakValueDictionary()
 
 
 @lru_cache(maxsize=1024)
@@ -109,8 +120,7 @@ class Identity:
 
     def __init__(self, secret: bytes | None = None) -> None:
         root = fresh_seed() if secret is None else secret
-        self._sign_seed = derive(root, "identity", "sign")
-        self._relay_seed = relay_seed(root)
+        self._root = root
         lattice = MLKEM768PrivateKey.from_seed_bytes(
             derive(root, "identity", "mlkem", 0) + derive(root, "identity", "mlkem", 1)
         )
@@ -122,7 +132,7 @@ class Identity:
 
     @cached_property
     def _signer(self) -> Signer:
-        return Signer(self._sign_seed)
+        return Signer(derive(self._root, "identity", "sign"))
 
     @cached_property
     def public(self) -> PublicIdentity:
@@ -135,7 +145,7 @@ class Identity:
 
     def to_texts(self) -> dict[str, str]:
         """All public keys: those that a study pins, and the relay key with the signature that vouches for it."""
-        user = RelayKey(self._relay_seed).user
+        user = RelayKey(relay_seed(self._root)).user
         return {**self.public.to_texts(), "relay": f"{user}.{self.sign(relay_statement(user)).hex()}"}
 
     def sign(self, data: bytes) -> bytes:

@@ -1,8 +1,9 @@
 """The lifecycle of a run: the steps that every run has at its sites.
 
     ready     a dry run of `begin`: policy and reservation are checked by the same code, and nothing is written. If one
-              party refuses, every ledger stays as it was. Asked again, it checks again. It does not read the records:
-              whether they can be read is a fact about them
+              party refuses, every ledger stays as it was. Asked again, it checks again. It refuses messages of another
+              release (`federation.messages.wire_format`). It does not read the records: whether they can be read is a
+              fact about them
     begin     check the policy and reserve; make a fresh key for this run, signed by the pinned one; show the heads of
               others' ledgers that this site remembers (`federation.messages.heads`)
     meet      keep the keys of the others, where the method has letters between parties
@@ -26,6 +27,7 @@ from comity.federation.declare.release import Blob, Each, Fields, Form
 from comity.federation.messages.heads import Heads
 from comity.federation.messages.received import NamedValues
 from comity.federation.messages.signatures import SignaturesForm
+from comity.federation.messages.wire_format import WireFormat, require_wire_format
 from comity.federation.part import Part, step
 
 if TYPE_CHECKING:
@@ -45,6 +47,13 @@ class Lifecycle(Part):
 
         return Declaration(
             (
+                public(
+                    "wire_format",
+                    COORDINATOR,
+                    EVERY_PARTY,
+                    "the number of the messages' format",
+                    WireFormat(),
+                ),
                 public(
                     "coordinator_key",
                     COORDINATOR,
@@ -78,7 +87,8 @@ class Lifecycle(Part):
         )
 
     @step()
-    def ready(self, site: LifecycleSite) -> None:
+    def ready(self, site: LifecycleSite, wire_format: int) -> None:
+        require_wire_format(wire_format, "the coordinator")
         site.dry_run()
 
     @step(gives=("run_key", "remembered"))

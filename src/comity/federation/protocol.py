@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from comity.artefacts.artefact import Artefact
 from comity.compiled import require_compiler
-from comity.data import LocalRecords, Records
+from comity.data import Records
 from comity.errors import StudyError
 from comity.federation.constraints import check_fields
 from comity.federation.declare.consortium import Consortium
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from comity.data import LocalRecords
     from comity.federation.coordinator.parties import Parties
 
 __all__ = ["Protocol", "presented_to", "step"]

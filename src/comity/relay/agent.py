@@ -24,7 +24,7 @@ from typing import Any
 from nats.aio.msg import Msg
 
 from comity.relay.address import RelayAddress
-from comity.relay.link import Link
+from comity.relay.link import CHECK_SECONDS, Link
 from comity.relay.wire import (
     ID_BYTES,
     INLINE_BYTES,
@@ -50,6 +50,9 @@ from comity.site.pack_limits import MAX_PACK_BYTES, SEAL_BYTES
 
 _MAX_CONNECTING = 4
 """Sites of one process that connect at once: of a hundred at once, many would take longer than the relay allows."""
+_CHECKS_PER_SECOND = 40
+"""Connections that a process checks in a second: many sites of one process check theirs less often. One that is closed
+is noticed at once, one that vanished after three checks."""
 MAX_OPEN_ASKS = 64
 """Further asks wait for the next repetition."""
 MAX_SEALED_PACK_BYTES = MAX_PACK_BYTES + SEAL_BYTES
@@ -91,6 +94,7 @@ class RelayAgent:
         *,
         max_bytes: int,
         connecting: asyncio.Semaphore | None = None,
+        check_seconds: float = CHECK_SECONDS,
     ) -> None:
         self._subject = reply_subject(party)
         self._max_bytes = max_bytes
@@ -100,7 +104,7 @@ class RelayAgent:
         self._partial_replies: dict[bytes, tuple[int, BytesIO]] = {}
         self._delayed_pulls: set[asyncio.Task[None]] = set()
         self._reported = -REPORT_SECONDS
-        self._link = Link(relay, party, [ask_subject(party)], self._receive, connecting)
+        self._link = Link(relay, party, [ask_subject(party)], self._receive, connecting, check_seconds)
         self._writer: asyncio.StreamWriter
 
     async def run(self) -> None:
@@ -281,6 +285,7 @@ class RelayAgent:
 async def run_agents(sites: list[dict[str, Any]], max_bytes: int) -> None:
     """Run until the pipes of all sites are closed."""
     connecting = asyncio.Semaphore(_MAX_CONNECTING)
+    check_seconds = max(CHECK_SECONDS, len(sites) / _CHECKS_PER_SECOND)
     await asyncio.gather(
         *(
             RelayAgent(
@@ -289,6 +294,7 @@ async def run_agents(sites: list[dict[str, Any]], max_bytes: int) -> None:
                 socket.socket(fileno=site["pipe"]),
                 max_bytes=max_bytes,
                 connecting=connecting,
+                check_seconds=check_seconds,
             ).run()
             for site in sites
         )

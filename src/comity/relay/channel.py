@@ -97,6 +97,8 @@ class RelayRequest:
     received: BytesIO = field(default_factory=BytesIO)
     offered: tuple[bytes, int] | None = None
     tries: int = 0
+    pause: float = 0.0
+    offered_at: float = 0.0
 
     @property
     def is_waited_for(self) -> bool:
@@ -284,13 +286,25 @@ class IncomingReplies:
 
 
 REPEAT_SECONDS = 1.0
-"""Time between two repetitions of an open ask."""
+"""Time between two repetitions of an open ask, while few are open."""
+_MAX_REPEATS_PER_SECOND = 100
+_MAX_REPEAT_SECONDS = 10.0
 GRACE_SECONDS = 10.0
 """How long a party's subject may be without a subscriber: a restarting site is back by then."""
 CONNECT_SECONDS = 5.0
 """How long to wait for the first connection to the relay before reporting why there is none."""
 _MAX_IDLE_REPEATS = 3
 _CHECK_SECONDS = 0.05
+
+
+def longest_pause(requests: int, silent: float | None, every: float) -> float:
+    """The longest time between two repetitions of an ask, while so many requests are open.
+
+    Every second for a hundred parties; for more of them so much longer that the repetitions of all take no more
+    messages. Otherwise a run over many sites would spend most of its time on repetitions: each makes the others later.
+    A party shows that it lives by answering a repetition, so it has three chances to before it counts as silent."""
+    most = _MAX_REPEAT_SECONDS if silent is None else min(_MAX_REPEAT_SECONDS, silent / 3)
+    return max(every, min(requests / _MAX_REPEATS_PER_SECOND, most))
 
 
 class NatsChannel:
@@ -456,6 +470,7 @@ class NatsChannel:
             self._outgoing.release(request)
 
     async def _offer(self, request: RelayRequest, body: bytes = b"", pushed: int = 0) -> None:
+        request.offered_at = time.monotonic()
         # With a reply subject set, the relay reports at once that a subject has no subscriber.
         frame = Frame(request.kind, request.id, request.size, body, pushed, request.room)
         await self._link.send(ask_subject(request.party), frame, reply_subject(request.party))
@@ -509,14 +524,15 @@ class NatsChannel:
             self._ticked = time.monotonic()
             for request in self._outgoing.waiting:
                 request.pending.excused(request.party)
-            for request in [request for requests in self._requests.values() for request in requests]:
+            open_now = [request for requests in self._requests.values() for request in requests]
+            for request in open_now:
                 try:
-                    await self._repeat(request)
+                    await self._repeat(request, len(open_now))
                 except Exception as error:
                     # One failing ask must not stop the repetitions, which are what detects losses.
                     request.pending.failed(error)
 
-    async def _repeat(self, request: RelayRequest) -> None:
+    async def _repeat(self, request: RelayRequest, requests: int) -> None:
         if not request.is_waited_for:
             await self._finish(request)
         elif not self._link.is_connected:
@@ -529,8 +545,13 @@ class NatsChannel:
                 request.idle += 1
                 if request.idle > _MAX_IDLE_REPEATS:
                     self._outgoing.release(request)
-            await self._offer(request)
             await self._replies.retry(request)
+            # A party that may be gone, or has just come back, is asked each time.
+            since = time.monotonic() - request.offered_at
+            if request.absent is not None or since >= request.pause - self._repeat_every / 2:
+                limit = longest_pause(requests, request.pending.silent, self._repeat_every)
+                request.pause = min(max(self._repeat_every, 2 * request.pause), limit)
+                await self._offer(request)
 
     def _still_absent(self, request: RelayRequest) -> None:
         assert request.absent is not None

@@ -22,6 +22,7 @@ from comity.federation.messages.channel import NO_TIMEOUT, Channel, Lost, Replie
 from comity.federation.messages.codec import decode
 from comity.federation.messages.sealed_channel import SealedChannel, seal_messages
 from comity.federation.messages.signatures import verify_reply
+from comity.federation.messages.wire_format import OTHER_RELEASE, SAME_RELEASE
 from comity.privacy.randomness import ReleasedNoise
 from comity.site.decisions import MAX_REASON
 from comity.site.pack import pack
@@ -134,6 +135,12 @@ class _Deliveries:
         for party, (code, why) in self.refused.items():
             if code == DECLINED:
                 sentence = f"{party} refused study {short}: {why or 'its owner gave no reason'}"
+            elif code in (OTHER_RELEASE, "form"):
+                # An earlier release calls any pack that it can't read malformed.
+                sentence = (
+                    f"{party} can't read study {short} ({code}): its site may run another release of Comity; "
+                    f"{SAME_RELEASE}"
+                )
             else:
                 sentence = (
                     f"{party} does not take study {short} into its inbox ({code}); its owner sees why: comity site "

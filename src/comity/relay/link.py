@@ -37,7 +37,7 @@ _FIRST_PAUSE, _MAX_PAUSE = 0.1, 1.0
 """Seconds between two attempts: at first, and after many."""
 _ATTEMPT_SECONDS = 15.0
 """A relay that stops answering in the middle of an attempt counts as unreachable."""
-_CHECK_SECONDS = 0.5
+CHECK_SECONDS = 0.5
 _MAX_SILENT_CHECKS = 3
 """The connection counts as down after so many checks in a row without anything from the relay, which owes a pong."""
 _PONG_SECONDS = 24 * 3600
@@ -48,7 +48,8 @@ _PENDING_BYTES = 2 * MAX_WINDOW_PIECES * PIECE_BYTES
 
 class Link:
     """Subscribes to some subjects, through any number of connections. Belongs to one event loop. Each attempt to
-    connect is made within `connecting`, which several links may share."""
+    connect is made within `connecting`, which several links may share. Every `check_seconds` the relay has to answer a
+    ping."""
 
     def __init__(
         self,
@@ -57,12 +58,14 @@ class Link:
         subjects: Iterable[str],
         receive: Callable[[Msg], Awaitable[None]],
         connecting: AbstractAsyncContextManager[Any] | None = None,
+        check_seconds: float = CHECK_SECONDS,
     ) -> None:
         self._relay = relay
         self._name = name
         self._subjects = tuple(subjects)
         self._receive = receive
         self._connecting = connecting or nullcontext()
+        self._check_seconds = check_seconds
         self._client: Client | None = None
         self._errors: dict[str, None] = {}
         self._silent_checks = 0
@@ -111,7 +114,7 @@ class Link:
             # The client does not always call back when it closes, so its state is checked too.
             while client.is_connected and not closed.is_set():
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(closed.wait(), _CHECK_SECONDS)
+                    await asyncio.wait_for(closed.wait(), self._check_seconds)
                 received = client.stats["in_msgs"]
                 self._silent_checks = 0 if pong.done() or received != heard else self._silent_checks + 1
                 heard = received

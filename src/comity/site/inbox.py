@@ -12,6 +12,7 @@ arrived is another study, which nobody approved.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import tempfile
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from comity.errors import BadInput, Refused, Stopped, StudyError
 from comity.federation.declare.consortium import COORDINATOR
+from comity.federation.messages.codec import encode
 from comity.federation.owner.registry import Approval
 from comity.files import FileState, make_folder, read_file_state, write_atomically
 from comity.site.pack import STUDY, Packed, require_only_named, unpack, write_files
@@ -154,7 +156,7 @@ class Inbox:
         with self._new_folder() as fresh:
             write_files(packed.files, fresh / "study")
             if not is_small(packed.files):
-                examine(fresh / "study" / STUDY)
+                _examine_once(packed.files, fresh / "study" / STUDY)
             study = Study.load(fresh / "study" / STUDY)
             require_only_named(packed, study)
             _check_addressed(study, packed.submitter, party, key, policy)
@@ -326,3 +328,19 @@ def _unreadable(path: Path, key: str, found: object, expected: str) -> StudyErro
 
 
 _RESTORE = "restore the file; a study without decision.json waits for a new decision"
+
+
+_MAX_EXAMINED = 256
+_examined: dict[bytes, None] = {}
+"""What `examine` has let pass in this process, by the digest of all files."""
+
+
+def _examine_once(files: Mapping[str, bytes], study: Path) -> None:
+    """Examine these files, unless another site of this process has just received the same ones. Whether they keep the
+    limits depends on their bytes alone; what only one site may decide is decided after this."""
+    digest = hashlib.sha256(encode(dict(files))).digest()
+    if digest not in _examined:
+        examine(study)
+        while len(_examined) >= _MAX_EXAMINED:
+            _examined.pop(next(iter(_examined)), None)
+        _examined[digest] = None

@@ -21,6 +21,7 @@ from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.policy import name_drafts
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.signatures import SIGNATURE_BYTES
+from comity.federation.messages.wire_format import OTHER_RELEASE, SAME_RELEASE, WIRE_FORMAT
 from comity.site.pack_limits import MAX_PACK_BYTES
 from comity.study.study import Study
 from comity.untrusted.file_names import UnsafeName, check_name, write_inside
@@ -28,9 +29,8 @@ from comity.untrusted.file_names import UnsafeName, check_name, write_inside
 STUDY = "study.toml"
 MAX_FILES = 64
 _FORMAT_NAME = "comity-study-"
-_FORMAT = f"{_FORMAT_NAME}2"
-"""Its number rises with every change of a run's messages: a site of another release then refuses the study when it
-arrives, instead of failing in the first round of an approved run."""
+_FORMAT = f"{_FORMAT_NAME}{WIRE_FORMAT}"
+"""A site of another release refuses the study when it arrives, instead of failing in an approved run."""
 _TABLE = re.compile(r"^\s*\[+\s*([A-Za-z0-9_-]+)")
 
 
@@ -141,8 +141,8 @@ def _files(body: bytes) -> dict[str, bytes]:
         case {"format": str(kind)} if kind.startswith(_FORMAT_NAME) and kind != _FORMAT:
             raise Malformed(
                 f"the packed study has format {kind[len(_FORMAT_NAME) :][:8]!r}, and this release of Comity runs "
-                f"{_FORMAT[len(_FORMAT_NAME) :]!r}: the coordinator and all sites need the same release",
-                code="form",
+                f"{_FORMAT[len(_FORMAT_NAME) :]!r}: {SAME_RELEASE}",
+                code=OTHER_RELEASE,
                 key="format",
             )
         case _:

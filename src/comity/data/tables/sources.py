@@ -1,6 +1,7 @@
 """The kinds of sources, and how one is opened: from a DataFrame, a path, or a table of a study or site file.
 
-A new kind of source is a module with a `Source` and a `Kind`, and a line in `KINDS`.
+A new kind of source is a module with a `Source` and a `Kind`, and a line in `KINDS`. The module is imported when a
+source of its kind is named.
 """
 
 from __future__ import annotations
@@ -8,18 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from comity.data.tables.csv_file import CSV, Csv
-from comity.data.tables.parquet_file import PARQUET
 from comity.data.tables.source import Frame, Kind, Place, Source
-from comity.data.tables.spark import ENGINE
-from comity.data.tables.sql import SQL
 from comity.data.tables.translation import KEYS, TranslatedSource, read_translation
 from comity.errors import DataError, StudyError, did_you_mean
 
-KINDS: dict[str, Kind] = {"parquet": PARQUET, "csv": CSV, "sql": SQL, "engine": ENGINE}
+KINDS = {"parquet": "parquet_file:PARQUET", "csv": "csv_file:CSV", "sql": "sql:SQL", "engine": "spark:ENGINE"}
+"""Where each kind is, in this package."""
+
+
+@cache
+def _kind(name: str) -> Kind:
+    module, _, attribute = KINDS[name].partition(":")
+    kind: Kind = getattr(import_module(f"comity.data.tables.{module}"), attribute)
+    return kind
 
 
 def open_source(value: Any, where: str = "the data", *, base: Path | None = None, confined: bool = False) -> Source:
@@ -45,8 +52,10 @@ def open_source(value: Any, where: str = "the data", *, base: Path | None = None
     kind, translation = check_table(value, where), read_translation(value, where)
     place = Place(where, base, confined)
     if translation is None:
-        return KINDS[kind].open(value, place)
-    inner = KINDS[kind].open({key: entry for key, entry in value.items() if key not in KEYS}, place)
+        return _kind(kind).open(value, place)
+    inner = _kind(kind).open({key: entry for key, entry in value.items() if key not in KEYS}, place)
+    from comity.data.tables.csv_file import Csv
+
     if isinstance(inner, Csv):
         # The reader needs to know these before it takes a column for numbers, or for text.
         inner = replace(inner, missing=translation.missing, blanks=translation.blanks, texts=translation.texts)
@@ -65,7 +74,7 @@ def check_table(table: Mapping[str, Any], where: str) -> str:
         kind = _suffix(Path(table["path"]))
     if not isinstance(kind, str) or kind not in KINDS:
         raise StudyError(f"{where}: source: unknown source {kind!r}{did_you_mean(str(kind), KINDS)}", key="source")
-    known = (*KINDS[kind].keys, *KEYS)
+    known = (*_kind(kind).keys, *KEYS)
     for key, entry in table.items():
         if key not in known:
             raise StudyError(f"{where}: {key}: unknown key {key!r}{did_you_mean(str(key), known)}", key=str(key))
@@ -75,14 +84,14 @@ def check_table(table: Mapping[str, Any], where: str) -> str:
         if not isinstance(entry, str | Path) or not (str(entry).strip() or key == "separator"):
             form = "a blank one" if isinstance(entry, str) else type(entry).__name__
             raise StudyError(f"{where}: {key}: expected text, found {form}; write it in quotes.", key=key)
-    KINDS[kind].check(table, where)
+    _kind(kind).check(table, where)
     read_translation(table, where)
     return kind
 
 
 def kind_by_suffix(path: Path) -> str | None:
     kind = _suffix(path)
-    return kind if kind in KINDS and KINDS[kind].has_suffix else None
+    return kind if kind in KINDS and _kind(kind).has_suffix else None
 
 
 def _suffix(path: Path) -> str:
@@ -101,7 +110,7 @@ def _kind_of(path: Path, where: str, base: Path | None) -> str:
         return "parquet"
     kind = kind_by_suffix(path)
     if kind is None:
-        suffixes = " or ".join(f".{name}" for name in sorted(KINDS) if KINDS[name].has_suffix)
+        suffixes = " or ".join(f".{name}" for name in sorted(KINDS) if _kind(name).has_suffix)
         *others, last = (f'"{name}"' for name in sorted(KINDS))
         raise DataError(
             f"{where}: {path} is not recognised by its suffix; expected {suffixes}. Convert it, or give a table with "

@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 import re
 import socket
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -180,8 +182,9 @@ def _versions() -> dict[str, str]:
 
 def _import_client() -> tuple[Any, Any, Any]:
     try:
-        from pyspark import cloudpickle, errors
-        from pyspark.sql.connect.session import SparkSession
+        with _named_main():
+            from pyspark import cloudpickle, errors
+            from pyspark.sql.connect.session import SparkSession
     except ImportError:
         raise BadInput(
             "an engine of kind spark needs the extra spark (pyspark-client is missing); run: pip install "
@@ -190,6 +193,21 @@ def _import_client() -> tuple[Any, Any, Any]:
             key="engine",
         ) from None
     return errors, cloudpickle, SparkSession.builder
+
+
+@contextmanager
+def _named_main() -> Iterator[None]:
+    """`pyspark` takes a process for its doctests, looks for a Java installation and ends it, if the main module has
+    neither a file nor a spec: under `python -c`, and in processes that another program started."""
+    main = sys.modules["__main__"]
+    if hasattr(main, "__file__"):
+        yield
+        return
+    main.__file__ = "-c"
+    try:
+        yield
+    finally:
+        del main.__file__
 
 
 def _host_of(url: str) -> tuple[str, int]:

@@ -20,6 +20,7 @@ from comity.federation.messages.codec import encode
 from comity.federation.messages.letters import Head, seal_value
 from comity.federation.messages.received import SIGNATURES, YOURS
 from comity.federation.messages.signatures import Signatures
+from comity.federation.messages.wire_format import WIRE_FORMAT
 from comity.federation.part import EVALUATION, RUN
 
 
@@ -98,7 +99,7 @@ def ready(parties: Parties) -> None:
     """Ask every party whether it could begin. It binds no party; the error names all that refuse, and why."""
     consortium = parties.consortium
     quorums = parties.declaration.quorums(consortium)
-    parties.under(RUN).ask("ready", need=consortium.survivors, quorums=quorums, unanimous=True)
+    parties.under(RUN).ask("ready", need=consortium.survivors, quorums=quorums, unanimous=True, wire_format=WIRE_FORMAT)
 
 
 def begin(parties: Parties) -> None:

@@ -26,11 +26,17 @@ from comity.federation.messages import heads
 from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head, Letter, is_split_letter, open_values
+from comity.federation.messages.wire_format import OTHER_RELEASE, SAME_RELEASE
 from comity.federation.part import StepSpec
 from comity.federation.sum.coordinator import check_masked
 
 _MAX_WORD = 48
 _MAX_LISTED = 5
+_SAID_BY_OTHER_RELEASES = {
+    OTHER_RELEASE: "its site runs another release of Comity",
+    "no-step": "its site does not know this step",
+    "form": "its site expects a message of another form",
+}
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,8 @@ class Refusal:
     def text(self) -> str:
         if self.code == "stopped":
             return "stopped; its own log says why"
-        if self.code == "no-step":
-            return "refused: no-step; its site does not know this step: coordinator and sites need the same release"
+        if self.code in _SAID_BY_OTHER_RELEASES:
+            return f"refused: {self.code}; {_SAID_BY_OTHER_RELEASES[self.code]}: {SAME_RELEASE}"
         return f"refused: {self.code}" + (f" ({self.key})" if self.key else "")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from comity.crypto.sealing import PublicIdentity
 from comity.errors import Refused
@@ -14,9 +14,12 @@ from comity.federation.declare.consortium import COORDINATOR, Consortium, fold
 from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.payers import spent_by
 from comity.federation.declare.protection import Disclosed, Summed
-from comity.privacy.ledger import Draw, Transaction
+from comity.privacy.ledger import Draw
 from comity.privacy.loss import format_up
 from comity.privacy.unit import Neighbours, Unit
+
+if TYPE_CHECKING:
+    from comity.privacy.ledger import Transaction
 
 Standing = Literal["you", "pinned", "not pinned"]
 

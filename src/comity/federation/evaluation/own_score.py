@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import LocalRecords
 from comity.federation.evaluation.score_card import PredictionTask
+
+if TYPE_CHECKING:
+    from comity.data import LocalRecords
 
 Floats = NDArray[np.float64]
 

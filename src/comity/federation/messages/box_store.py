@@ -41,12 +41,15 @@ class BoxStore:
 
     def add(self, run: str, boxes: Mapping[bytes, bytes]) -> None:
         """Make boxes durable, by their SHA-256. One that is here already stays."""
+        if not boxes:
+            # Most steps have none. A file for each of hundreds of owners in a process would use up its descriptors.
+            return
         try:
             if self._folder is None:
                 self._memory = self._memory or _Unnamed()
                 for digest, box in boxes.items():
                     self._memory.add(run, digest, box)
-            elif boxes:
+            else:
                 folder = self._of_run(run)
                 for one in (self._folder, folder):
                     if not one.is_dir():

@@ -101,6 +101,11 @@ class PendingAsk:
             return party in self._open
 
     @property
+    def silent(self) -> float | None:
+        """After how many seconds without a sign of life a party is lost."""
+        return self._silent
+
+    @property
     def open(self) -> list[str]:
         """The parties that have no outcome yet."""
         with self._changed:

@@ -105,6 +105,7 @@ class Host:
         self.holdout_key = holdout_key
         self._digest = digest
         self._parts: tuple[bytes, LocalRecords, LocalRecords] | None = None
+        self._run_key: tuple[bytes, Identity] | None = None
         self.prepared = PreparedRows()
         self._locks = RunLocks()
         # A declaration that can't be kept raises here, before the first ask.
@@ -152,6 +153,15 @@ class Host:
             parts = self._parts = (key, select_records(whole, ~which), select_records(whole, which))
         _, training, held_out = parts
         return held_out if holdout else training
+
+    def run_key(self, secret: bytes) -> Identity:
+        """This party's key of the run with this secret. The last one stays expanded until its run ends, because
+        expanding a key takes longer than opening a letter."""
+        # A local variable: the thread of another run may replace `_run_key` meanwhile.
+        known = self._run_key
+        if known is None or known[0] != secret:
+            known = self._run_key = (secret, Identity(secret))
+        return known[1]
 
     def identity_of(self, party: str) -> PublicIdentity:
         identity = self.consortium.roster.get(party)
@@ -249,6 +259,7 @@ class Host:
         reply = execution.reply(execution.run(values))
         if ask.path in (END, ABANDON):
             self.prepared.clear()
+            self._run_key = None
         if site.effects.dry_run:
             return self.store.dry_run(self.reservation(), ask.run, reply, keys=self.keys, party=self.party), None
         return self.store.commit(

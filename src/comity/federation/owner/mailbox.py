@@ -132,7 +132,7 @@ class Mailbox:
             secret = self._state.kept(SECRET)
             if secret is None:
                 raise Refused("this run has no key here", code="sealed")
-            self._run_key = Identity(secret)
+            self._run_key = self._host.run_key(secret)
         return self._run_key
 
     def coordinator_key(self) -> PublicIdentity:

@@ -14,6 +14,7 @@ from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.release import Count
 from comity.federation.messages.letters import open_values, seal_values
 from comity.federation.messages.received import is_kept
+from comity.federation.messages.wire_format import SAME_RELEASE
 from comity.federation.owner.site import Site
 from comity.federation.part import StepSpec
 
@@ -55,7 +56,11 @@ class StepExecution:
         """The values of an ask in clear, each checked against its declaration."""
         site, spec, declared = self.site, self.spec, self.declared
         if set(asked) != set(spec.takes):
-            raise Malformed(f"{spec.name} takes {list(spec.takes)}, found {sorted(asked)}", code="form")
+            raise Malformed(
+                f"{spec.name} takes {list(spec.takes)}, found {sorted(asked)}, as another release of Comity sends it: "
+                f"{SAME_RELEASE}",
+                code="form",
+            )
         sealed = any(declared[name].sealed for name in asked)
         values = (
             open_values(asked, declared, site.mailbox.run_key(), site.mailbox.heads(COORDINATOR)) if sealed else asked

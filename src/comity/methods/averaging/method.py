@@ -30,8 +30,6 @@ from comity.data.row_products import round_rows, rows_in_cache
 from comity.data.scratch import scratch
 from comity.errors import Refused, StudyError
 from comity.federation.constraints import Positive
-from comity.federation.coordinator.parties import Parties
-from comity.federation.coordinator.released import Total
 from comity.federation.declare.bounds import RecordSum
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declare.declaration import Declaration, Release
@@ -109,6 +107,8 @@ from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
     from comity.data import LocalRecords
+    from comity.federation.coordinator.parties import Parties
+    from comity.federation.coordinator.released import Total
     from comity.learn.classifiers import LinearClassifier
     from comity.learn.regressor import LinearRegressor
     from comity.methods.averaging.published.method import PublishedAveraging

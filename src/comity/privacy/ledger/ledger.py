@@ -23,6 +23,7 @@ from comity.files import open_private
 from comity.privacy.currency import Currency, Grant
 from comity.privacy.ledger.balance import Account
 from comity.privacy.ledger.chain import CommitHead, Entry
+from comity.privacy.ledger.draw import Draw
 from comity.privacy.ledger.history import Moment, replay_history
 from comity.privacy.ledger.storage import FileStorage, MemoryStorage, SharedFile, SharedStorage
 from comity.privacy.ledger.tables import (
@@ -33,7 +34,7 @@ from comity.privacy.ledger.tables import (
     stored_accounts,
     translate_sqlite_errors,
 )
-from comity.privacy.ledger.transaction import Draw, Transaction
+from comity.privacy.ledger.transaction import Transaction
 from comity.privacy.ledger.verification import Sign, Verified, check_fully, write_export
 from comity.privacy.ledger.witness import Seen, Witness
 from comity.privacy.loss import Loss

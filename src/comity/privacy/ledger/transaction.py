@@ -8,7 +8,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Literal
 
 from comity.errors import BadInput, BudgetExceeded, Malformed, Refused
@@ -23,6 +22,7 @@ from comity.privacy.currency import (
 )
 from comity.privacy.ledger.balance import Balance, describe_shortfall, grant_text
 from comity.privacy.ledger.chain import Commit, CommitHead, Row, commit_head, is_head, notes_digest
+from comity.privacy.ledger.draw import Draw
 from comity.privacy.ledger.tables import (
     Rows,
     append_commit,
@@ -39,22 +39,6 @@ from comity.privacy.loss import Approx, Loss, Pure, parse_loss
 from comity.privacy.parallel import WHOLE, Parts
 from comity.privacy.permit import Permit
 from comity.privacy.unit import Neighbours, Unit
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """One draw of noise that a run may make: number `index` of a release, at a loss in the study's unit.
-
-    `part` names the records that it reads, if each unit is in one of several disjoint parts. Draws of different parts
-    cost together what the most expensive part costs (`comity.privacy.parallel`).
-    """
-
-    release: str
-    index: int
-    loss: Loss
-    mechanism: str
-    sensitivity: str | float
-    part: str = WHOLE
 
 
 class Transaction:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from comity._version import __version__
 from comity.artefacts.artefact import Artefact
 from comity.federation.agreement import Agreement
-from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.payers import (
@@ -34,9 +33,7 @@ from comity.federation.declare.payers import (
 from comity.federation.declare.protection import Perturbed
 from comity.federation.evaluation.assessment import Assessment, Baseline
 from comity.federation.evaluation.figures import Figures
-from comity.federation.messages.received import Received
 from comity.federation.plan import Plan, plan
-from comity.privacy.ledger import Account as LedgerAccount
 from comity.privacy.ledger import format_rounded
 from comity.privacy.loss import float_above
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -49,6 +46,10 @@ from comity.untrusted.text import escape_line
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from comity.federation.coordinator.transcript import Transcript
+    from comity.federation.messages.received import Received
+    from comity.privacy.ledger import Account as LedgerAccount
 
 FORMAT = "comity-result-3"
 # More names than a line holds.

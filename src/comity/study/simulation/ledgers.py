@@ -17,8 +17,7 @@ from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.payers import delta_of, payer_groups, payers
 from comity.files import make_folder
 from comity.privacy.currency import Currency
-from comity.privacy.ledger import Ledger, SharedFile, currency_for
-from comity.privacy.ledger.balance import Balance
+from comity.privacy.ledger.balance import Balance, currency_for
 from comity.privacy.loss import LOSSES, Approx, Pure, float_above, format_up, loss_of
 from comity.privacy.parallel import Parts
 from comity.study.results.released import safe_name
@@ -26,6 +25,7 @@ from comity.study.results.result import Account
 from comity.study.study import Study
 
 if TYPE_CHECKING:
+    from comity.privacy.ledger import Ledger
     from comity.study.local.consortium import OpenLedger
 
 
@@ -139,6 +139,8 @@ def ledgers_in_memory(agreement: Agreement, grant: Grant = None, delta: float = 
     """Ledgers that end with the process."""
     consortium = agreement.consortium
 
+    from comity.privacy.ledger import Ledger
+
     def open_ledger(party: str) -> Ledger:
         terms = grant_in_currency(grant, delta, agreement.declaration, consortium, party)
         return Ledger.in_memory(dataset=party, unit=consortium.unit, neighbours=consortium.neighbours, **terms)
@@ -148,6 +150,8 @@ def ledgers_in_memory(agreement: Agreement, grant: Grant = None, delta: float = 
 
 def ledgers_in_folder(agreement: Agreement, grant: Grant, delta: float, folder: Path) -> OpenLedger:
     """Ledgers in files, each with its limit; those of a run that is resumed are there already."""
+    from comity.privacy.ledger import Ledger, SharedFile
+
     consortium = agreement.consortium
     shared = SharedFile(folder / "sites.sqlite") if consortium.size > FILE_EACH else None
     places = {party: place for place, party in enumerate(consortium.parties, start=1)}
@@ -166,6 +170,8 @@ def ledgers_in_folder(agreement: Agreement, grant: Grant, delta: float, folder: 
 
 def _open_file(path: Path, party: str, consortium: Consortium, terms: Granted) -> Ledger:
     """Open the party's ledger, or create it under another name first: a killed run leaves no incomplete one."""
+    from comity.privacy.ledger import Ledger
+
     if not path.exists():
         make_folder(path.parent)
         draft = path.with_suffix(".new")
