@@ -40,10 +40,11 @@ from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.vertical.design import PLACES
 from comity.methods.vertical.rounds import (
-    CURVE,
+    CURVES,
     LARGEST_RESIDUAL,
     MAX_ROUNDS,
     RESPONSE_PLACES,
+    WIDEST,
     Rounds,
     constant_units,
     gradient_sensitivity,
@@ -115,7 +116,7 @@ class DealerRounds(Rounds):
         number = int(site.label)
         self._require_fresh(site, round_hand["seed"], "round_hand")
         site.keep(f"rounds.hand/{number}", round_hand)
-        share = self._partial_scores(site, weights, interval)
+        share = self._partial_scores(site, weights, interval, WIDEST)
         for stretch, part in enumerate(self.stretches(len(share))):
             share[part] = waves.mask_angles(self._wave_hand(site, number, stretch), share[part])
         share = share.astype("<u2")
@@ -133,7 +134,7 @@ class DealerRounds(Rounds):
         letters = self._letters(site, "masked_scores", number, own, last=last)
         shown = waves.open_angles([letter[part] for letter in letters])
         hand = self._wave_hand(site, number, stretch, wave_hand)
-        response = waves.evaluate_share(hand, CURVE, shown)
+        response = waves.evaluate_share(hand, WIDEST, shown)
         if site.party == self.design.label_at:
             response -= half_labels(self._labels(site, part))
         share = np.asarray(response - self._vector_hand(site, number).mask[part], "<u8")
@@ -213,7 +214,7 @@ class DealerRounds(Rounds):
 
     def _wave_hand(self, site: Site, number: int, stretch: int, dealt: dict[str, Any] | None = None) -> waves.WaveHand:
         """The hand of a stretch; `dealt` is what the last party needs beyond its seed, and only for its shares."""
-        part, count = self.stretches(site.dims["rows"])[stretch], len(CURVE.harmonics)
+        part, count = self.stretches(site.dims["rows"])[stretch], len(WIDEST.harmonics)
         rows, rest = part.stop - part.start, None
         if dealt is not None:
             found = dealt.get("waves")
@@ -247,7 +248,9 @@ class DealerRounds(Rounds):
         }
         view.ask("blind", each=each)
 
-    def coordinate_round(self, parties: Parties, number: int, weights: Floats, intervals: Floats) -> None:
+    def coordinate_round(
+        self, parties: Parties, number: int, weights: Floats, intervals: Floats, curve: int = len(CURVES) - 1
+    ) -> None:
         view, rows = parties.under(self.name), parties.dims["rows"]
         seeds = list(self._seeds(view, f"round/{number}").values())
         matrices = [
@@ -267,7 +270,7 @@ class DealerRounds(Rounds):
         for stretch, part in enumerate(stretches):
             own = [_seed_of_stretch(seed, stretch) for seed in seeds]
             dealt: dict[str, dict[str, Any]] = {party: {"round": number} for party in self.widths}
-            found = waves.deal_waves(own, part.stop - part.start, CURVE)[-1].rest
+            found = waves.deal_waves(own, part.stop - part.start, WIDEST)[-1].rest
             assert found is not None
             dealt[last]["waves"] = found.reshape(-1)
             each = {party: {"wave_hand": hand} for party, hand in dealt.items()}

@@ -870,7 +870,7 @@ class GradientRegression(VerticalRegression):
         descent = self.start(opened, rows, consortium)
         self.secure_rounds.coordinate_whitening(parties, descent.whitening)
         for number in range(self.rounds):
-            self.secure_rounds.coordinate_round(parties, number, descent.weights, descent.intervals)
+            self.secure_rounds.coordinate_round(parties, number, descent.weights, descent.intervals, descent.curve)
             descent = descent.step(parties.sum(self.descend).value)
         return {"model": descent.coefficients}
 

@@ -3,14 +3,15 @@ two protocols that bring shares of Σ u_i (s(z_i) − y_i + ½) to the sites: `d
 
 Response. The logistic curve is made periodic, so no score can leave it:
 
-    σ(z) − ½  ≈  s(z) = Σ_k b_k sin(2πk z/64),    k = 1, 3, … 15,    b_k = (4π/64)/sinh(2π²k/64)
+    σ(z) − ½  ≈  s(z) = Σ_k b_k sin(2πk z/P),    k = 1, 3, … 2H − 1.
 
-are the first terms of the series of a curve that rises around 0 and falls again around ±32. Within |z| <= `REACH` it is
-off by at most `ERROR`. A score is a sum of the parties' partial scores modulo the period, and s is bounded by `LARGEST`
-on the whole circle: the sensitivity of a round needs no clipping and holds for all weights. Scores that wrap around
+`CURVES` has one for each number of harmonics H, each with its period P and its reach: within |z| <= reach it is off by
+at most `ERROR`. What a round computes and sends grows with H, so a round takes the shortest curve whose reach covers
+its scores. A score is a sum of the parties' partial scores modulo the period, and s is bounded by `LARGEST` on the
+whole circle: the sensitivity of a round needs no clipping and holds for all weights and curves. Scores that wrap around
 would mislead. Each party therefore clips its part to an interval around its noisy mean, with a width in proportion to
-its noisy deviation (`FeatureDistribution.intervals`). The intervals add up to the reach, about ten times the deviation
-of a typical score: clipping is rare, and matters for accuracy only.
+its noisy deviation (`FeatureDistribution.intervals`). The intervals add up to the reach, three deviations or more of
+each part: clipping is rare, and matters for accuracy only.
 
 Instruments. A party knows all of its own columns of a row, so it can clip *their* norm; nobody can clip a whole row's.
 With d_k features at party k, d at all parties and a share c of the squared norm for the constant, party k's instruments
@@ -27,7 +28,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import floor, pi, sinh, sqrt
+from math import floor, sqrt
 from typing import Annotated, Any
 
 import numpy as np
@@ -55,23 +56,51 @@ Words = NDArray[np.uint64]
 MAX_ROUNDS = 64
 RoundCount = Annotated[int, Interval(ge=1, le=MAX_ROUNDS)]
 
-PERIOD = 64
-"""A score of eight means certainty to three digits; this period allows scores up to 27. Not tuned on data."""
 
-_TERMS = 8
-CURVE = Curve(
-    harmonics=tuple(range(1, 2 * _TERMS, 2)),
-    amplitudes=tuple(4 * pi / PERIOD / sinh(2 * pi**2 * k / PERIOD) for k in range(1, 2 * _TERMS, 2)),
+@dataclass(frozen=True)
+class Response(Curve):
+    """A curve s(z) of scores with this period, close to σ(z) − ½ within |z| <= `reach`."""
+
+    period: float
+    reach: float
+
+    def to_angles(self, scores: Floats) -> Angles:
+        """Scores as places on the circle; defined for every float."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            steps = np.fmod(np.rint(scores * (STEPS / self.period)), STEPS)
+        return np.asarray(np.nan_to_num(steps).astype(np.int64) % STEPS, np.uint16)
+
+    def at(self, places: NDArray[Any]) -> Floats:
+        """s at these places of the circle."""
+        return np.asarray(self.values[places.astype(np.int64) % STEPS], np.float64)
+
+
+def _response(period: float, reach: float, *amplitudes: float) -> Response:
+    return Response(tuple(range(1, 2 * len(amplitudes), 2)), amplitudes, period, reach)
+
+
+CURVES = (
+    _response(27, 8.25, 0.584343, 0.106277, 0.022334),
+    _response(36, 12.75, 0.604802, 0.142604, 0.044264, 0.014217),
+    _response(46, 17.5, 0.614832, 0.165041, 0.065669, 0.026651, 0.011592),
+    _response(55, 22.25, 0.620161, 0.178003, 0.079577, 0.037106, 0.016894, 0.009295),
+    _response(66, 27.25, 0.623382, 0.186368, 0.090741, 0.048388, 0.02631, 0.014091, 0.008815),
 )
+"""From the shortest to the widest. For each number of harmonics, the period and the reach are the largest for which the
+best amplitudes stay within `ERROR`; these are the solution of a linear programme (the least sup |σ − ½ − s| over the
+reach, with |s| <= 0.5004 on the whole circle). No data are involved."""
 
-REACH = 27.0
-"""Five less than where the curve turns down again. Not tuned on data."""
+WIDEST = CURVES[-1]
+
+DEVIATIONS = 3.0
+"""A round takes the shortest curve that reaches so many deviations of all parts of the score together, beyond their
+means. Not tuned on data."""
 
 ERROR = 0.008
-"""sup |σ(z) − ½ − s(z)| over |z| <= REACH, rounded up."""
+"""sup |σ(z) − ½ − s(z)| over |z| <= reach, for every curve, rounded up."""
 
-LARGEST = CURVE.largest
-"""sup |s| over the circle, with the rounding of shares."""
+LARGEST = max(curve.largest for curve in CURVES)
+"""sup |s| over the circle, with the rounding of shares, for every curve."""
 
 LARGEST_RESIDUAL = 0.5 + LARGEST
 """sup |s − y + ½|."""
@@ -122,21 +151,14 @@ def compute_partial_scores(own: Floats, weights: Floats, constant: float, centre
         return np.asarray(centre + np.fmin(np.fmax(away, -half_width), half_width), np.float64)
 
 
-def to_angles(scores: Floats) -> Angles:
-    """Scores as places on the circle; defined for every float."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        steps = np.fmod(np.rint(scores * (STEPS / PERIOD)), STEPS)
-    return np.asarray(np.nan_to_num(steps).astype(np.int64) % STEPS, np.uint16)
-
-
-def evaluate_curve(places: Angles) -> Floats:
-    """s at these places of the circle."""
-    return np.asarray(CURVE.values[places.astype(np.int64) % STEPS], np.float64)
+def shortest_curve(needed: float) -> int:
+    """The number of the shortest curve that reaches so far; of the widest, if none does."""
+    return next((number for number, curve in enumerate(CURVES) if curve.reach >= needed), len(CURVES) - 1)
 
 
 def gradient_sensitivity() -> float:
     """L2 sensitivity of Σ u (s(z) − y + ½) to a replaced record: 2·sup|s − y + ½|, since |u| <= 1. It holds for all
-    weights, intervals and whitenings, and some approach it (proof.md, 9)."""
+    weights, curves, intervals and whitenings, and some approach it (proof.md, 9)."""
     return 2 * LARGEST_RESIDUAL * (1 + 1e-12)
 
 
@@ -254,11 +276,13 @@ class Rounds(Protocol, ABC):
         """A party's features in units of 2^−PLACES, from its columns of z."""
         return to_units(columns[:, self._is_feature(party)])
 
-    def scores(self, units: Floats, party: str, weights: Floats, interval: Floats) -> waves.Angles:
+    def scores(
+        self, units: Floats, party: str, weights: Floats, interval: Floats, curve: Response = WIDEST
+    ) -> waves.Angles:
         """A party's partial scores on the circle, from its features."""
         own, constant = self.own_weights(party, weights)
         found = compute_partial_scores(np.ldexp(units, -PLACES), own, constant, float(interval[0]), float(interval[1]))
-        return to_angles(found)
+        return curve.to_angles(found)
 
     def instruments(self, units: Floats, party: str, whitening: Floats) -> Floats:
         """A party's instruments, in units of 2^−PLACES, from its features."""
@@ -287,8 +311,11 @@ class Rounds(Protocol, ABC):
         """Tell every party how to whiten its features, before the first round."""
 
     @abstractmethod
-    def coordinate_round(self, parties: Parties, number: int, weights: Floats, intervals: Floats) -> None:
-        """Bring shares of Σ u (s(z) − y + ½) at these weights to the sites; `intervals` has a line per party."""
+    def coordinate_round(
+        self, parties: Parties, number: int, weights: Floats, intervals: Floats, curve: int = len(CURVES) - 1
+    ) -> None:
+        """Bring shares of Σ u (s(z) − y + ½) at these weights to the sites; `intervals` has a line per party, and s is
+        the curve of this number."""
 
     @abstractmethod
     def share(self, site: Site, number: int) -> Words:
@@ -345,12 +372,12 @@ class Rounds(Protocol, ABC):
     def _peers(self, site: Site) -> list[str]:
         return [party for party in self.design.parties if party != site.party]
 
-    def _partial_scores(self, site: Site, weights: Floats, interval: Floats) -> Angles:
+    def _partial_scores(self, site: Site, weights: Floats, interval: Floats, curve: Response) -> Angles:
         """This party's partial scores of all rows."""
         units = self._units(site)
         out = np.empty(len(units), np.uint16)
         for part in _pieces(len(out)):
-            out[part] = self.scores(units[part].astype(np.float64), site.party, weights, interval)
+            out[part] = self.scores(units[part].astype(np.float64), site.party, weights, interval, curve)
         return out
 
     def _me(self, site: Site) -> int:
