@@ -92,10 +92,6 @@ reach, with |s| <= 0.5004 on the whole circle). No data are involved."""
 
 WIDEST = CURVES[-1]
 
-DEVIATIONS = 3.0
-"""A round takes the shortest curve that reaches so many deviations of all parts of the score together, beyond their
-means. Not tuned on data."""
-
 ERROR = 0.008
 """sup |σ(z) − ½ − s(z)| over |z| <= reach, for every curve, rounded up."""
 
