@@ -55,9 +55,9 @@ def test_the_bound_of_a_curve_counts_the_rounding_of_what_was_dealt() -> None:
 
 def test_every_machine_has_the_same_integers() -> None:
     """Parties multiply shares by sines that each computes by itself: no table entry may be near a half."""
-    from comity.methods.vertical.rounds import CURVE as RESPONSE
+    from comity.methods.vertical.rounds import CURVES
 
-    for amplitude in (1.0, *RESPONSE.amplitudes):
+    for amplitude in (1.0, *(b for curve in CURVES for b in curve.amplitudes)):
         exact = amplitude * np.sin(2 * np.pi * np.arange(waves.STEPS) / waves.STEPS) * 2**waves.PLACES
         assert np.abs(exact % 1 - 0.5).min() > 1e-7
 

@@ -14,7 +14,7 @@ from comity.errors import ComityError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.plan import plan
 from comity.methods.vertical.dealer_rounds import DealerRounds
-from comity.methods.vertical.rounds import CURVE, LARGEST_RESIDUAL
+from comity.methods.vertical.rounds import LARGEST_RESIDUAL, WIDEST
 from tests.support.noise import NoNoise
 from tests.support.vertical import (
     build_gradients,
@@ -31,13 +31,13 @@ ASSUMED = "deals correctly"
 def test_false_words_of_a_dealer_exceed_the_bound() -> None:
     """The attack that no site can see: shares are uniform words to it, whatever they add up to."""
     rows = 8
-    honest = waves.deal_waves([derive(b"test", number) for number in range(2)], rows, CURVE)
+    honest = waves.deal_waves([derive(b"test", number) for number in range(2)], rows, WIDEST)
     assert honest[-1].rest is not None
     false = replace(honest[-1], rest=honest[-1].rest + np.uint64(1 << 46))
     shown = waves.open_angles([waves.mask_angles(hand, np.zeros(rows, np.uint16)) for hand in honest])
 
     def response(hands: Any) -> float:
-        total: Any = sum(waves.evaluate_share(hand, CURVE, shown) for hand in hands)
+        total: Any = sum(waves.evaluate_share(hand, WIDEST, shown) for hand in hands)
         return float(np.abs(total.view(np.int64) * 4.0**-waves.PLACES).max())
 
     assert response(honest) <= LARGEST_RESIDUAL

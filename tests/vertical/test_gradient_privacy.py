@@ -18,13 +18,13 @@ from comity.methods.vertical import rlwe_rounds
 from comity.methods.vertical.centralised import CentralRounds
 from comity.methods.vertical.design import PLACES
 from comity.methods.vertical.rlwe_rounds import (
-    LINES,
     RlweRounds,
+    count_lines,
     multiply_lines,
     right_lines,
     rounded_residual,
 )
-from comity.methods.vertical.rounds import CURVE, LARGEST, constant_units, evaluate_curve, gradient_sensitivity
+from comity.methods.vertical.rounds import CURVES, LARGEST, WIDEST, constant_units, gradient_sensitivity
 from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
 from comity.privacy.permit import simulated_permit
@@ -67,7 +67,7 @@ def single_sums(tried: Any, weights: Any, intervals: Any, whitening: Any) -> np.
     )
     holder = tried.design.label_at
     label = columns[holder][:, tried.design.label.start - tried.design.places(holder).start]
-    residual = evaluate_curve(np.asarray(places)) - np.where(label > 0, 0.5, -0.5)
+    residual = WIDEST.at(np.asarray(places)) - np.where(label > 0, 0.5, -0.5)
     own = [np.ldexp(rounds.instruments(one, party, whitening[party]), -PLACES) for party, one in units.items()]
     constant = np.full((len(residual), 1), constant_units(rounds.size) * 2.0**-PLACES)
     return np.unique(np.hstack([*own, constant]) * residual[:, None], axis=0)
@@ -109,13 +109,13 @@ def test_shares_of_a_response_add_up_to_no_more_than_declared_for_any_mask() -> 
     places: Any = np.arange(rows).astype(np.uint16) & 4095
     largest = 0.0
     for turn in range(4):
-        hands = waves.deal_waves([derive(b"mask", turn, one) for one in range(2)], rows, CURVE)
+        hands = waves.deal_waves([derive(b"mask", turn, one) for one in range(2)], rows, WIDEST)
         shown = waves.open_angles(
             [waves.mask_angles(hands[0], places), waves.mask_angles(hands[1], np.zeros_like(places))]
         )
-        total: Any = sum(waves.evaluate_share(hand, CURVE, shown) for hand in hands)
+        total: Any = sum(waves.evaluate_share(hand, WIDEST, shown) for hand in hands)
         found = total.view(np.int64) * 2.0**-24
-        assert np.abs(found - evaluate_curve(places)).max() <= CURVE.rounding
+        assert np.abs(found - WIDEST.at(places)).max() <= WIDEST.rounding
         largest = max(largest, np.abs(found).max())
     assert 0.99 * LARGEST < largest <= LARGEST
 
@@ -131,7 +131,7 @@ def test_positive_control_a_cubic_that_scores_can_leave_breaks_the_bound(monkeyp
     tried = build_gradients(2)
     steps = (np.arange(4096) + 2048) % 4096 - 2048
     z = steps / 64
-    monkeypatch.setitem(CURVE.__dict__, "values", 7 / 32 * (z - z**3 / 32))
+    monkeypatch.setitem(WIDEST.__dict__, "values", 7 / 32 * (z - z**3 / 32))
     found, *_ = worst(tried, 4)
     assert found > gradient_sensitivity()
 
@@ -230,17 +230,17 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     columns, rounds = make_columns(tried, frame), tried.secure_rounds
     holder, units_of_all = tried.design.label_at, []
     descent = tried.start(tried.entries.exact(np.hstack(list(columns.values()))), ROWS, consortium)
-    whitening, intervals = descent.whitening, descent.intervals
+    whitening, intervals, curve = descent.whitening, descent.intervals, CURVES[descent.curve]
     for party, own in columns.items():
         units = rounds.instruments(rounds.features(own, party), party, whitening[party])
         units_of_all.append(units.astype(np.int64).reshape(-1))
     label = columns[holder][:, tried.design.label.start - tried.design.places(holder).start]
     places = sum(
-        rounds.scores(rounds.features(own, party), party, descent.weights, interval).astype(np.int64)
+        rounds.scores(rounds.features(own, party), party, descent.weights, interval, curve).astype(np.int64)
         for (party, own), interval in zip(columns.items(), intervals)
     )
-    exact = evaluate_curve(np.asarray(places)) - np.where(label > 0, 0.5, -0.5)
-    sums = CentralRounds(rounds, columns, whitening).sums(descent.weights, intervals)
+    exact = curve.at(np.asarray(places)) - np.where(label > 0, 0.5, -0.5)
+    sums = CentralRounds(rounds, columns, whitening).sums(descent.weights, intervals, curve)
     near = [np.rint(np.ldexp(exact, 24)), np.rint(np.ldexp(sums, 36))]
     units = np.concatenate(units_of_all)
     forbidden = np.unique(units[np.abs(units) > 1]).view(np.uint64)
@@ -278,7 +278,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
 # Without a dealer.
 
 
-def ring_sums(tried: Any, weights: Any, intervals: Any, whitening: Any, generator: Any) -> np.ndarray:
+def ring_sums(tried: Any, weights: Any, intervals: Any, whitening: Any, generator: Any, curve: Any) -> np.ndarray:
     """Of each single record, what two parties multiply: a score that is split anywhere, entries rounded."""
     rounds, columns = tried.secure_rounds, everything(tried)
     units = {party: rounds.features(own, party) for party, own in columns.items()}
@@ -294,9 +294,10 @@ def ring_sums(tried: Any, weights: Any, intervals: Any, whitening: Any, generato
         if party == holder:
             own = np.column_stack([own, np.full(count, constant_units(rounds.size))])
         part = generator.integers(0, 4096, count)
-        first = multiply_lines(np.ascontiguousarray(own.T), part.astype(np.uint16))
-        second = right_lines(((places - part) % 4096).astype(np.uint16), halves).reshape(1, -1)
-        found.append(np.ldexp((first * second.astype(np.int64)).reshape(len(first), LINES, count).sum(axis=1).T, -24))
+        lines = count_lines(curve)
+        first = multiply_lines(np.ascontiguousarray(own.T), curve, part.astype(np.uint16), lines)
+        second = right_lines(curve, ((places - part) % 4096).astype(np.uint16), halves).reshape(1, -1)
+        found.append(np.ldexp((first * second.astype(np.int64)).reshape(len(first), lines, count).sum(axis=1).T, -24))
     return np.unique(np.hstack(found), axis=0)
 
 
@@ -310,7 +311,8 @@ def worst_on_rings(tried: Any, tries: Any) -> float:
             whitening = {party: 0 * matrix for party, matrix in whitening.items()}
             for matrix in whitening.values():
                 matrix[-1] = -1e3
-        best = max(best, furthest(ring_sums(tried, weights, intervals, whitening, generator))[0])
+        curve = CURVES[number % len(CURVES)]
+        best = max(best, furthest(ring_sums(tried, weights, intervals, whitening, generator, curve))[0])
     return best
 
 
@@ -328,22 +330,24 @@ def test_positive_control_instruments_that_nobody_cuts_break_the_bound_without_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried = build_gradients(2, products="rlwe")
+    bound = tried.secure_rounds.bound.l2
     monkeypatch.setattr("comity.methods.vertical.rounds.instrument_limit", lambda features, instruments, constant: 1e6)
-    assert worst_on_rings(tried, 4) > tried.secure_rounds.bound.l2
+    assert worst_on_rings(tried, 4) > bound
 
 
-def test_rounding_of_waves_is_within_its_bound_over_the_whole_circle() -> None:
+@pytest.mark.parametrize("curve", CURVES)
+def test_rounding_of_waves_is_within_its_bound_over_the_whole_circle(curve: Any) -> None:
     generator, size, count = np.random.default_rng(4), 60, 4096
     instruments = generator.normal(size=(size, count))
     instruments = np.trunc(instruments / np.linalg.norm(instruments, axis=0) * 4096)
     part, label = generator.integers(0, 4096, count), np.where(np.arange(count) % 2, 0.5, -0.5)
-    first = multiply_lines(instruments, part.astype(np.uint16)).astype(np.int64)
-    second = right_lines(((np.arange(count) - part) % 4096).astype(np.uint16), label).reshape(1, -1)
-    found = np.ldexp((first * second).reshape(size, LINES, count).sum(axis=1).astype(np.float64), -24)
-    exact = np.ldexp(instruments, -12) * (evaluate_curve(np.arange(count).astype(np.uint16)) - label)
+    first = multiply_lines(instruments, curve, part.astype(np.uint16), count_lines(curve)).astype(np.int64)
+    second = right_lines(curve, ((np.arange(count) - part) % 4096).astype(np.uint16), label).reshape(1, -1)
+    found = np.ldexp((first * second).reshape(size, count_lines(curve), count).sum(axis=1).astype(np.float64), -24)
+    exact = np.ldexp(instruments, -12) * (curve.at(np.arange(count).astype(np.uint16)) - label)
     off = np.linalg.norm(found - exact, axis=0).max()
-    allowed_off = rounded_residual(size) - 0.5 - np.abs(CURVE.values).max()
-    assert 0.1 * allowed_off < off <= allowed_off
+    allowed_off = rounded_residual(size) - 0.5 - max(np.abs(curve.values).max() for curve in CURVES)
+    assert 0.03 * allowed_off < off <= allowed_off
     assert np.linalg.norm(found, axis=0).max() <= rounded_residual(size)
 
 
@@ -381,9 +385,9 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
     tried.coordinate(parties)
     columns, rounds = make_columns(tried, frame), tried.secure_rounds
     descent = tried.start(tried.entries.exact(np.hstack(list(columns.values()))), ROWS, consortium)
-    intervals = descent.intervals
+    intervals, curve = descent.intervals, CURVES[descent.curve]
     scores = {
-        party: rounds.scores(rounds.features(own, party), party, descent.weights, interval).astype(np.int64)
+        party: rounds.scores(rounds.features(own, party), party, descent.weights, interval, curve).astype(np.int64)
         for (party, own), interval in zip(columns.items(), intervals)
     }
     halves = [(to, sender, value) for (to, name, sender), value in taken.items() if name == "score_parts"]
@@ -397,7 +401,7 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
             seed = taken[party, "score_seed", sender]["seed"]
             np.testing.assert_array_equal((words + rlwe_rounds._part(seed, ROWS)) % 4096, scores[sender])
             assert to not in (party, sender)
-    exact = CentralRounds(rounds, columns, descent.whitening).sums(descent.weights, intervals)
+    exact = CentralRounds(rounds, columns, descent.whitening).sums(descent.weights, intervals, curve)
     modulus, total = 1 << cast(RlweRounds, rounds).bits, sum(int(share[0]) for share in contributed.values())
     near = np.rint(np.ldexp(exact, 24))
 
@@ -408,7 +412,7 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
 
     assert close(near % modulus)
     opened = total % modulus
-    assert abs((opened - modulus if opened > modulus / 2 else opened) - near[0]) < ROWS * 2.0**24 * CURVE.rounding
+    assert abs((opened - modulus if opened > modulus / 2 else opened) - near[0]) < ROWS * 2.0**24 * WIDEST.rounding
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():
             for held in find_arrays(decode(exchange.reply or b"")["ok"]):

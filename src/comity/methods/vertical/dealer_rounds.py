@@ -44,7 +44,6 @@ from comity.methods.vertical.rounds import (
     LARGEST_RESIDUAL,
     MAX_ROUNDS,
     RESPONSE_PLACES,
-    WIDEST,
     Rounds,
     constant_units,
     gradient_sensitivity,
@@ -93,6 +92,7 @@ class DealerRounds(Rounds):
                 release("wave_hand", COORDINATOR, EVERY_PARTY, dealt, dealt_curve),
                 release("weights", COORDINATOR, EVERY_PARTY, moments, Array((self.size,))),
                 release("interval", COORDINATOR, EVERY_PARTY, moments, Array((2,))),
+                release("curve", COORDINATOR, EVERY_PARTY, moments, Array((1,), "|u1")),
                 release("masked_scores", EVERY_PARTY, EVERY_PARTY, Sealed("uniform words"), shown),
                 release("masked_responses", EVERY_PARTY, EVERY_PARTY, Sealed("uniform words"), letter),
             ),
@@ -112,11 +112,13 @@ class DealerRounds(Rounds):
         self._send(site, "masked_features", self._masked(site, self._lines(site)).reshape(-1))
 
     @step(times=MAX_ROUNDS)
-    def weigh(self, site: Site, weights: Floats, interval: Floats, round_hand: dict[str, Any]) -> None:
-        number = int(site.label)
+    def weigh(
+        self, site: Site, weights: Floats, interval: Floats, curve: NDArray[np.uint8], round_hand: dict[str, Any]
+    ) -> None:
+        number, which = int(site.label), self._agree_on_curve(site, curve)
         self._require_fresh(site, round_hand["seed"], "round_hand")
         site.keep(f"rounds.hand/{number}", round_hand)
-        share = self._partial_scores(site, weights, interval, WIDEST)
+        share = self._partial_scores(site, weights, interval, which)
         for stretch, part in enumerate(self.stretches(len(share))):
             share[part] = waves.mask_angles(self._wave_hand(site, number, stretch), share[part])
         share = share.astype("<u2")
@@ -134,7 +136,7 @@ class DealerRounds(Rounds):
         letters = self._letters(site, "masked_scores", number, own, last=last)
         shown = waves.open_angles([letter[part] for letter in letters])
         hand = self._wave_hand(site, number, stretch, wave_hand)
-        response = waves.evaluate_share(hand, WIDEST, shown)
+        response = waves.evaluate_share(hand, self._curve(site, number), shown)
         if site.party == self.design.label_at:
             response -= half_labels(self._labels(site, part))
         share = np.asarray(response - self._vector_hand(site, number).mask[part], "<u8")
@@ -214,7 +216,7 @@ class DealerRounds(Rounds):
 
     def _wave_hand(self, site: Site, number: int, stretch: int, dealt: dict[str, Any] | None = None) -> waves.WaveHand:
         """The hand of a stretch; `dealt` is what the last party needs beyond its seed, and only for its shares."""
-        part, count = self.stretches(site.dims["rows"])[stretch], len(WIDEST.harmonics)
+        part, count = self.stretches(site.dims["rows"])[stretch], len(self._curve(site, number).harmonics)
         rows, rest = part.stop - part.start, None
         if dealt is not None:
             found = dealt.get("waves")
@@ -265,12 +267,14 @@ class DealerRounds(Rounds):
             party: {"round_hand": hand, "interval": interval}
             for (party, hand), interval in zip(hands.items(), intervals)
         }
-        view.ask("weigh", each=each, label=number, weights=np.asarray(weights, np.float64))
+        view.ask(
+            "weigh", each=each, label=number, weights=np.asarray(weights, np.float64), curve=np.array([curve], np.uint8)
+        )
         stretches = self.stretches(rows)
         for stretch, part in enumerate(stretches):
             own = [_seed_of_stretch(seed, stretch) for seed in seeds]
             dealt: dict[str, dict[str, Any]] = {party: {"round": number} for party in self.widths}
-            found = waves.deal_waves(own, part.stop - part.start, WIDEST)[-1].rest
+            found = waves.deal_waves(own, part.stop - part.start, CURVES[curve])[-1].rest
             assert found is not None
             dealt[last]["waves"] = found.reshape(-1)
             each = {party: {"wave_hand": hand} for party, hand in dealt.items()}

@@ -978,7 +978,7 @@ class GradientRegression(VerticalRegression):
             return ""
         rows = min(self.max_rows, 10_000)
         sent = self.secure_rounds.bytes_per_round(rows) / 1e6
-        return f"; without a dealer the parties send each other {sent:.3g} MB in each round over {rows} rows"
+        return f"; without a dealer the parties send each other up to {sent:.3g} MB in each round over {rows} rows"
 
 
 def _with_reader(consortium: Consortium) -> Consortium:

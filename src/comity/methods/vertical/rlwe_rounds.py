@@ -219,11 +219,11 @@ class RlweRounds(Rounds):
         length = _STRETCH_CHUNKS * CHUNK
         return [slice(start, min(start + length, rows)) for start in range(0, rows, length)]
 
-    def bytes_per_round(self, rows: int) -> int:
-        """Bytes that all parties send each other in a round over so many rows, with the widest curve."""
+    def bytes_per_round(self, rows: int, curve: Response = WIDEST) -> int:
+        """Bytes that all parties send each other in a round over so many rows; at most those of the widest curve."""
         products = 0
         for party in self.partner:
-            plan = self.plan(party, rows)
+            plan = self.plan(party, rows, curve)
             products += plan.packed_bytes * (CHUNK + plan.rows) + plan.message_bytes[1]
         return products + 2 * rows * len(self.partner) * (len(self.design.parties) - 2)
 
@@ -399,18 +399,6 @@ class RlweRounds(Rounds):
             answer = Reply(reply["h"].reshape(words, columns, -1), reply["v"].reshape(words, 1, columns))
             total[self._places_of(peer)] += Encryptor.awaiting(plan, seed).share(answer).reshape(-1)
         return total & np.uint64((1 << self.bits) - 1)
-
-    def _agree_on_curve(self, site: Site, curve: NDArray[np.uint8]) -> Response:
-        if curve[0] >= len(CURVES):
-            raise Malformed(f"one of {len(CURVES)} curves was expected", code="form", key="curve")
-        site.keep(f"rounds.curve/{site.label}", int(curve[0]))
-        return CURVES[int(curve[0])]
-
-    def _curve(self, site: Site, number: int) -> Response:
-        found = site.kept(f"rounds.curve/{number}")
-        if found is None:
-            raise Refused(f"round {number} was not weighed", code="stopped")
-        return CURVES[found]
 
     def _kept_seed(self, site: Site, name: str) -> bytes:
         seed: bytes | None = site.kept(name)

@@ -40,7 +40,7 @@ from comity.crypto.dealer_waves import PLACES as WAVE_PLACES
 from comity.crypto.dealer_waves import STEPS, Curve
 from comity.data import Records
 from comity.data.row_products import clip_received, products
-from comity.errors import Refused, StudyError
+from comity.errors import Malformed, Refused, StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import OpenedValue
 from comity.federation.owner.site import Site
@@ -357,6 +357,18 @@ class Rounds(Protocol, ABC):
             return out
 
         return site.prepared("vertical.instruments", whitening.tobytes(), make)
+
+    def _agree_on_curve(self, site: Site, curve: NDArray[np.uint8]) -> Response:
+        if curve[0] >= len(CURVES):
+            raise Malformed(f"one of {len(CURVES)} curves was expected", code="form", key="curve")
+        site.keep(f"rounds.curve/{site.label}", int(curve[0]))
+        return CURVES[int(curve[0])]
+
+    def _curve(self, site: Site, number: int) -> Response:
+        found = site.kept(f"rounds.curve/{number}")
+        if found is None:
+            raise Refused(f"round {number} was not weighed", code="stopped")
+        return CURVES[found]
 
     def _labels(self, site: Site, part: slice = slice(None)) -> NDArray[np.bool_]:
         """Whether each row is of the second class, at the label's holder."""
