@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from comity.crypto import dealer_waves
-from comity.errors import SiteLost, Stopped, StudyError
+from comity.errors import ComityError, SiteLost, Stopped, StudyError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.messages.codec import encode
 from comity.federation.owner.site import Site
@@ -540,3 +540,38 @@ def test_no_two_stretches_have_one_mask_and_one_that_they_shared_would_show_thei
     monkeypatch.setattr(dealer_rounds, "_seed_of_stretch", lambda seed, stretch: seed)
     secure_run(build_gradients(2, rounds=1), make_people(ROWS))
     assert len({one.tobytes() for one in found}) == 2, "the attack: both stretches of a party under one mask"
+
+
+@pytest.mark.parametrize("products", ["dealer", "rlwe"])
+def test_a_curve_that_does_not_exist_is_refused(products: str) -> None:
+    tried = build_gradients(2, products=products, rounds=1)
+    parties, _ = host_parties(tried, encode_parts(tried, make_people(60)), make_consortium(tried), NoNoise())
+
+    coordinate = type(tried.secure_rounds).coordinate_round
+
+    def beyond(self: Any, parties: Any, number: int, weights: Any, intervals: Any, curve: int) -> None:
+        coordinate(self, parties, number, weights, intervals, len(CURVES))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(tried.secure_rounds), "coordinate_round", beyond)
+        with pytest.raises(ComityError, match="curve"):
+            run(parties)
+
+
+def test_partners_that_were_told_different_curves_do_not_multiply() -> None:
+    """What they would add up to is no curve at all, so no bound would hold."""
+    tried = build_gradients(2, products="rlwe", rounds=1)
+    parties, _ = host_parties(tried, encode_parts(tried, make_people(60)), make_consortium(tried), NoNoise())
+    ask = type(parties).ask
+
+    def asking(self: Any, step: Any, **values: Any) -> Any:
+        if step == "weigh":
+            shown = values.pop("curve")
+            for number, one in enumerate(values["each"].values()):
+                one["curve"] = np.array([(int(shown[0]) + number) % len(CURVES)], np.uint8)
+        return ask(self, step, **values)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(parties), "ask", asking)
+        with pytest.raises(ComityError, match="form"):
+            run(parties)

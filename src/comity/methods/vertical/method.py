@@ -685,7 +685,7 @@ class GradientRegression(VerticalRegression):
     Loss         four tenths of μ² for the moments, the rest in equal parts for the rounds.
     """
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
 
     solver: Literal["gradient", "auto"]
     rounds: RoundCount
