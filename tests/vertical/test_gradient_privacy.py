@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from comity.audit import gdp_lower_bound
-from comity.crypto import dealer_waves as waves
-from comity.entropy import derive
+from comity.crypto.masked_lookup import unpack_words
 from comity.federation.coordinator.lifecycle import begin
+from comity.federation.coordinator.parties import Parties
 from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
 from comity.methods.vertical import rlwe_rounds
 from comity.methods.vertical.centralised import CentralRounds
+from comity.methods.vertical.curves import CURVES, LARGEST, TABLE_PLACES, WIDEST
+from comity.methods.vertical.dealer_rounds import DealerRounds
 from comity.methods.vertical.design import PLACES
 from comity.methods.vertical.rlwe_rounds import (
     RlweRounds,
@@ -24,7 +26,7 @@ from comity.methods.vertical.rlwe_rounds import (
     right_lines,
     rounded_residual,
 )
-from comity.methods.vertical.rounds import CURVES, LARGEST, WIDEST, constant_units, gradient_sensitivity
+from comity.methods.vertical.rounds import constant_units, gradient_sensitivity
 from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
 from comity.privacy.permit import simulated_permit
@@ -103,21 +105,13 @@ def test_no_replacement_moves_a_round_further_than_declared(parties: int) -> Non
     assert 0.95 * gradient_sensitivity() < found <= gradient_sensitivity()
 
 
-def test_shares_of_a_response_add_up_to_no_more_than_declared_for_any_mask() -> None:
-    """The rounding of dealt waves is in the bound: all angles, many masks."""
-    rows = 1 << 14
-    places: Any = np.arange(rows).astype(np.uint16) & 4095
-    largest = 0.0
-    for turn in range(4):
-        hands = waves.deal_waves([derive(b"mask", turn, one) for one in range(2)], rows, WIDEST)
-        shown = waves.open_angles(
-            [waves.mask_angles(hands[0], places), waves.mask_angles(hands[1], np.zeros_like(places))]
-        )
-        total: Any = sum(waves.evaluate_share(hand, WIDEST, shown) for hand in hands)
-        found = total.view(np.int64) * 2.0**-24
-        assert np.abs(found - WIDEST.at(places)).max() <= WIDEST.rounding
-        largest = max(largest, np.abs(found).max())
-    assert 0.99 * LARGEST < largest <= LARGEST
+def test_no_entry_of_a_table_is_larger_than_declared() -> None:
+    """What is looked up is an entry, whatever the coordinator's place and the parties' masks are."""
+    entries = [np.ldexp(np.abs(curve.table.values).max(), -TABLE_PLACES) for curve in CURVES]
+    values = [np.abs(curve.values).max() for curve in CURVES]
+    assert max(entries + values) == LARGEST
+    # Entries are raised for their interpolation, and rounded: both count.
+    assert max(entries) > max(values)
 
 
 def test_positive_control_instruments_that_nobody_cuts_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,6 +193,38 @@ def test_a_round_with_half_of_the_noise_is_caught() -> None:
     assert caught > allowed(tried, consortium)
 
 
+def watch_masked_values(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What the coordinator is shown (words by path and party, masked angles), what it gives the last party, and the
+    instruments before they are masked."""
+    shown: dict[Any, Any] = {}
+    scores: list[Any] = []
+    given: list[Any] = []
+    unmasked: dict[str, list[Any]] = {"instruments": []}
+    ask, lines = Parties.ask, DealerRounds._lines
+
+    def asking(self: Parties, step: Any, **values: Any) -> Any:
+        found = ask(self, step, **values)
+        for party, one in found.items():
+            for name in ("masked_instruments", "looked_up"):
+                if name in one:
+                    shown[str(step), values.get("label"), party] = unpack_words(one[name], one[name]["low"].size)
+            scores.extend([one["masked_scores"]] if "masked_scores" in one else [])
+        for one in (values.get("each") or {}).values():
+            part = one.get("part", {})
+            given.extend([unpack_words(part["rest"], part["rest"]["low"].size)] if "rest" in part else [])
+            given.extend([part["sums"]] if "sums" in part else [])
+        return found
+
+    def watching(self: DealerRounds, site: Any, stretch: int) -> Any:
+        found = lines(self, site, stretch)
+        unmasked["instruments"].append(found & np.uint64((1 << self.bits) - 1))
+        return found
+
+    monkeypatch.setattr(Parties, "ask", asking)
+    monkeypatch.setattr(DealerRounds, "_lines", watching)
+    return shown, scores, given, unmasked
+
+
 def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     tried, frame = build_gradients(3, rounds=2), make_people(ROWS)
     consortium = make_consortium(tried)
@@ -216,13 +242,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
         return carry(messages)
 
     cast(Any, parties.channel).carry = watched
-    take, taken = Site.take, {}
-
-    def taking(site: Any, name: Any, senders: Any = None) -> dict[str, Any]:
-        found = taken[site.party, name] = take(site, name, senders)
-        return found
-
-    monkeypatch.setattr(Site, "take", taking)
+    shown, scores, given, unmasked = watch_masked_values(monkeypatch)
     begin(parties)
     tried.coordinate(parties)
     weights = np.unique(np.array(seen_weights), axis=0)
@@ -241,38 +261,42 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     )
     exact = curve.at(np.asarray(places)) - np.where(label > 0, 0.5, -0.5)
     sums = CentralRounds(rounds, columns, whitening).sums(descent.weights, intervals, curve)
-    near = [np.rint(np.ldexp(exact, 24)), np.rint(np.ldexp(sums, 36))]
+    near = [np.rint(np.ldexp(exact, 12)), np.rint(np.ldexp(sums, 24))]
     units = np.concatenate(units_of_all)
-    forbidden = np.unique(units[np.abs(units) > 1]).view(np.uint64)
+    ring = np.uint64((1 << cast(DealerRounds, rounds).bits) - 1)
+    forbidden = np.unique(units[np.abs(units) > 1]).view(np.uint64) & ring
     assert len(forbidden) > 100
 
     def close(words: Any) -> bool:
         """Whether a word is a response or a sum but for rounding."""
-        values = words.reshape(-1)[:2000].astype(np.uint64).view(np.int64).astype(np.float64)
+        values = (words.reshape(-1)[:2000].astype(np.uint64) << np.uint64(16)).view(np.int64).astype(np.float64)
+        values = np.ldexp(values, -16)
         return any(np.isclose(values[:, None], one[None, :30], rtol=1e-3, atol=0).any() for one in near)
 
     assert close(near[0].astype(np.int64)) and close(near[1].astype(np.int64))
-    for path, exchanges in parties.journal.traffic(parties.study, parties.run):
-        for exchange in exchanges.values():
-            for held in find_arrays(decode(exchange.reply or b"")["ok"]):
-                if held.dtype != np.float64:
-                    assert not np.isin(forbidden, held.reshape(-1).astype(np.uint64)).any(), path
-                    assert not close(held), path
-    small = set(range(1 << 20))
-    monkeypatch.setattr(Site, "take", lambda site, name, senders=None: taken[site.party, name])
+    # Control: what sites mask is what must not be seen.
+    assert all(np.isin(forbidden, held).any() for held in unmasked["instruments"])
+    coordinators, small = 0, set(range(1 << 20))
+    for words in shown.values():
+        coordinators += 1
+        assert not np.isin(forbidden, words).any() and not close(words)
+        # An instrument is a small integer; uniform words are not.
+        assert not any(int(word) in small or 2**48 - int(word) in small for word in words[:2000])
+    # Of three parties: instruments once, answers in two rounds.
+    assert coordinators == 3 + 2 * 3
+    for angles in scores:
+        # Masked angles of a party, and of all together, are spread over the whole circle, whatever the scores are.
+        counts = np.bincount(angles >> 8, minlength=16)
+        assert counts.min() > ROWS / 16 / 3 and counts.max() < ROWS / 16 * 2
+    assert len(scores) == 2 * 3
     for name, host in hosts.items():
         site = Site(host, parties.run, StepPath("", "descend", "1"), "gradient")
-        letters = [site.received("masked_features"), taken[name, "masked_responses"]]
-        for held in [*find_arrays(letters), rounds.share(site, 1)]:
-            words = held.reshape(-1)
-            assert not np.isin(forbidden, words).any(), name
-            assert not close(words), name
-            # A feature is a small integer; uniform words are not.
-            assert not any(int(word) in small or 2**64 - int(word) in small for word in words[:2000])
-        # Masked angles of a party are spread over the whole circle, whatever its scores are.
-        for letter in taken[name, "masked_scores"].values():
-            counts = np.bincount(letter["words"] >> 8, minlength=16)
-            assert counts.min() > ROWS / 16 / 3 and counts.max() < ROWS / 16 * 2
+        share = rounds.share(site, 1)
+        assert not np.isin(forbidden, share).any() and not close(share), name
+    for part in given:
+        assert not np.isin(forbidden, part).any() and not close(part)
+    # The last party's part of masked responses, and of the coordinator's sums, in two rounds.
+    assert len(given) == 4
 
 
 # Without a dealer.
@@ -431,7 +455,7 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
 
     assert close(near % modulus)
     opened = total % modulus
-    assert abs((opened - modulus if opened > modulus / 2 else opened) - near[0]) < ROWS * 2.0**24 * WIDEST.rounding
+    assert abs((opened - modulus if opened > modulus / 2 else opened) - near[0]) < ROWS * 2.0**24 * 2e-3
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():
             for held in find_arrays(decode(exchange.reply or b"")["ok"]):

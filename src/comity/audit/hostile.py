@@ -24,8 +24,8 @@ from comity.methods.averaging.second_moments import Whitening
 from comity.methods.summary import OneShotSummary
 from comity.methods.summary.protocol import OWNER
 from comity.methods.summary.ratio import MAX_RANK, MAX_RATIO
+from comity.methods.vertical.curves import WIDEST
 from comity.methods.vertical.method import GradientRegression
-from comity.methods.vertical.rounds import WIDEST
 from comity.privacy.unit import Neighbours
 from comity.study.records.encoding import encode_records
 from comity.study.study import Study

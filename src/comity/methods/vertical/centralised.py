@@ -21,9 +21,10 @@ from comity.data.schemas.reading import canonical_id
 from comity.federation.declare.consortium import Consortium
 from comity.federation.evaluation.assessment import Baseline
 from comity.learn.fits import fit_logistic
+from comity.methods.vertical.curves import CURVES, WIDEST, Response
 from comity.methods.vertical.design import LABEL, PLACES, Design, scale_target
 from comity.methods.vertical.moments import MomentEntries, fit_regression
-from comity.methods.vertical.rounds import CURVES, WIDEST, Response, Rounds, Whitening, constant_units
+from comity.methods.vertical.rounds import Rounds, Whitening, constant_units
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import NoiseSource
 
@@ -134,8 +135,8 @@ class CentralRounds:
         return {party: self.rounds.instruments(own, party, self.whitening[party]) for party, own in self.units.items()}
 
     def sums(self, weights: Floats, intervals: Floats, curve: Response = WIDEST) -> Floats:
-        """Σ u (s(z) − y + ½), the constant's last. A secure round has every response within the curve's `rounding` of
-        these."""
+        """Σ u (s(z) − y + ½), the constant's last. A secure round has these but for rounding; with a dealer, on average
+        over its masks."""
         rounds = self.rounds
         places = sum(
             rounds.scores(own, party, weights, interval, curve).astype(np.int64)

@@ -49,7 +49,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.compiled import compiled
-from comity.crypto.dealer_waves import STEPS
+from comity.crypto.masked_lookup import STEPS
 from comity.crypto.products.rlwe import NARROW
 from comity.crypto.products.rlwe_product import DROPPED, NONCE_BYTES, Encryptor, Evaluator, Plan, Reply, Sums
 from comity.entropy import Stream, derive
@@ -62,16 +62,14 @@ from comity.federation.declare.protection import Derived, Sealed
 from comity.federation.declare.release import Array, Blob, Count, Each, Fields, Form
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
+from comity.methods.vertical.curves import CURVES, WIDEST, Response
 from comity.methods.vertical.design import PLACES
-from comity.methods.vertical.rounds import CURVES, MAX_ROUNDS, WIDEST, Response, Rounds, constant_units
+from comity.methods.vertical.rounds import MAX_ROUNDS, NOISE_ROOM, Rounds, constant_units
 
 Angles = NDArray[np.uint16]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int32]
 Words = NDArray[np.uint64]
-
-_NOISE_ROOM = 1 << 43
-"""Room in the ring for the noise, in units of a product."""
 
 _LARGEST_ROUNDING = 2.0**-8
 """The most that bits which messages leave out may add to the sensitivity, as a share of it: as many are left out as it
@@ -107,7 +105,7 @@ class RlweRounds(Rounds):
     def bits(self) -> int:
         """Bits of the ring of shares: for the sums, with the number of parties as a factor, which the check of a
         declared sum includes, and two to spare."""
-        return (len(self.design.parties) * self._most(self.max_rows) + _NOISE_ROOM).bit_length() + 2
+        return (len(self.design.parties) * self._most(self.max_rows) + NOISE_ROOM).bit_length() + 2
 
     def _most(self, rows: int) -> int:
         """The largest sum over so many rows, in units of a product."""
@@ -202,7 +200,7 @@ class RlweRounds(Rounds):
             _RING,
             dropped=dropped,
             # Errors take part of the room for the noise.
-            beside=_NOISE_ROOM >> 2,
+            beside=NOISE_ROOM >> 2,
             sum_b=ceil(rows * of_row),
             most=self._most(rows),
             blocks=_STRETCH_CHUNKS * lines,
@@ -265,7 +263,7 @@ class RlweRounds(Rounds):
 
     @step(times=MAX_ROUNDS)
     def weigh(self, site: Site, weights: Floats, interval: Floats, curve: NDArray[np.uint8]) -> None:
-        number, which = int(site.label), self._agree_on_curve(site, curve)
+        number, which = int(site.label), self._agree_on_curve(site, int(site.label), curve)
         own = self._partial_scores(site, weights, interval, which)
         site.keep(f"rounds.scores/{number}", own.astype("<u2"))
         rest: dict[str, dict[str, Angles]] = {}

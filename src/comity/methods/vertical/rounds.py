@@ -1,17 +1,11 @@
 """A round of gradients: the response to a score, the instruments that it is multiplied with, and the base class of the
 two protocols that bring shares of Σ u_i (s(z_i) − y_i + ½) to the sites: `dealer_rounds` and `rlwe_rounds`.
 
-Response. The logistic curve is made periodic, so no score can leave it:
-
-    σ(z) − ½  ≈  s(z) = Σ_k b_k sin(2πk z/P),    k = 1, 3, … 2H − 1.
-
-`CURVES` has one for each number of harmonics H, each with its period P and its reach: within |z| <= reach it is off by
-at most `ERROR`. What a round computes and sends grows with H, so a round takes the shortest curve whose reach covers
-its scores. A score is a sum of the parties' partial scores modulo the period, and s is bounded by `LARGEST` on the
-whole circle: the sensitivity of a round needs no clipping and holds for all weights and curves. Scores that wrap around
-would mislead. Each party therefore clips its part to an interval around its noisy mean, with a width in proportion to
-its noisy deviation (`FeatureDistribution.intervals`). The intervals add up to the reach, three deviations or more of
-each part: clipping is rare, and matters for accuracy only.
+Response. s(z) of one of the periodic curves of `curves.py`. A score is a sum of the parties' partial scores modulo the
+period, and s is bounded by `LARGEST` on the whole circle: the sensitivity of a round needs no clipping and holds for
+all weights and curves. Scores that wrap around would mislead. Each party therefore clips its part to an interval around
+its noisy mean, with a width in proportion to its noisy deviation (`FeatureDistribution.intervals`). The intervals add
+up to the reach of the curve, 2.5 deviations or more of each part: clipping is rare, and matters for accuracy only.
 
 Instruments. A party knows all of its own columns of a row, so it can clip *their* norm; nobody can clip a whole row's.
 With d_k features at party k, d at all parties and a share c of the squared norm for the constant, party k's instruments
@@ -35,17 +29,15 @@ import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
-from comity.crypto import dealer_waves as waves
-from comity.crypto.dealer_waves import PLACES as WAVE_PLACES
-from comity.crypto.dealer_waves import STEPS, Curve
 from comity.data import Records
 from comity.data.row_products import clip_received, products
-from comity.errors import Malformed, Refused, StudyError
+from comity.errors import Malformed, Refused
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import OpenedValue
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol
 from comity.methods.by_columns.alignment import ROWS
+from comity.methods.vertical.curves import CURVES, LARGEST, WIDEST, Response
 from comity.methods.vertical.design import LABEL, PLACES, Design
 from comity.methods.vertical.moments import to_units
 
@@ -57,52 +49,11 @@ MAX_ROUNDS = 64
 RoundCount = Annotated[int, Interval(ge=1, le=MAX_ROUNDS)]
 
 
-@dataclass(frozen=True)
-class Response(Curve):
-    """A curve s(z) of scores with this period, close to σ(z) − ½ within |z| <= `reach`."""
-
-    period: float
-    reach: float
-
-    def to_angles(self, scores: Floats) -> Angles:
-        """Scores as places on the circle; defined for every float."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            steps = np.fmod(np.rint(scores * (STEPS / self.period)), STEPS)
-        return np.asarray(np.nan_to_num(steps).astype(np.int64) % STEPS, np.uint16)
-
-    def at(self, places: NDArray[Any]) -> Floats:
-        """s at these places of the circle."""
-        return np.asarray(self.values[places.astype(np.int64) % STEPS], np.float64)
-
-
-def _response(period: float, reach: float, *amplitudes: float) -> Response:
-    return Response(tuple(range(1, 2 * len(amplitudes), 2)), amplitudes, period, reach)
-
-
-CURVES = (
-    _response(27, 8.25, 0.584343, 0.106277, 0.022334),
-    _response(36, 12.75, 0.604802, 0.142604, 0.044264, 0.014217),
-    _response(46, 17.5, 0.614832, 0.165041, 0.065669, 0.026651, 0.011592),
-    _response(55, 22.25, 0.620161, 0.178003, 0.079577, 0.037106, 0.016894, 0.009295),
-    _response(66, 27.25, 0.623382, 0.186368, 0.090741, 0.048388, 0.02631, 0.014091, 0.008815),
-)
-"""From the shortest to the widest. For each number of harmonics, the period and the reach are the largest for which the
-best amplitudes stay within `ERROR`; these are the solution of a linear programme (the least sup |σ − ½ − s| over the
-reach, with |s| <= 0.5004 on the whole circle). No data are involved."""
-
-WIDEST = CURVES[-1]
-
-ERROR = 0.008
-"""sup |σ(z) − ½ − s(z)| over |z| <= reach, for every curve, rounded up."""
-
-LARGEST = max(curve.largest for curve in CURVES)
-"""sup |s| over the circle, with the rounding of shares, for every curve."""
-
 LARGEST_RESIDUAL = 0.5 + LARGEST
 """sup |s − y + ½|."""
 
-RESPONSE_PLACES = 2 * WAVE_PLACES
-"""Binary places of a response."""
+NOISE_ROOM = 1 << 43
+"""Room in the ring for the noise, in units of 2^−24."""
 
 _MATRIX_PLACES = 14
 _LARGEST_ENTRY = 1 << 10
@@ -123,21 +74,6 @@ and its maximum. On the same training rows at ε = 1, six draws, of 0, 0.5 and 1
 0.5, 0.112 without, 0.075 with 1. The others are equal up to chance: HAR alone decides. Other maxima were not tried."""
 
 
-def has_room(rows: int, parties: int) -> bool:
-    """Whether the sum over `rows` rows fits into 64 bits with a sign, a bit for the noise, and the number of parties as
-    a factor, which the check of a declared sum includes."""
-    return parties * rows * LARGEST_RESIDUAL * 2.0 ** (RESPONSE_PLACES + PLACES) < 2.0**61
-
-
-def check_room(rows: int, parties: int) -> None:
-    if not has_room(rows, parties):
-        raise StudyError(
-            f"gradients over {rows} rows of {parties} parties do not fit into 64 bits; lower vertical.max_rows, or "
-            'set vertical.solver = "quadratic"',
-            key="vertical.max_rows",
-        )
-
-
 def compute_partial_scores(own: Floats, weights: Floats, constant: float, centre: float, half_width: float) -> Floats:
     """A party's features times its weights, plus its constant, clipped to an interval around `centre`. The score of a
     row does not depend on the other rows."""
@@ -145,11 +81,6 @@ def compute_partial_scores(own: Floats, weights: Floats, constant: float, centre
         away = products(own, clip_received(weights)[None])[:, 0] + (constant - centre)
         # fmin and fmax take the number where huge weights make NaN.
         return np.asarray(centre + np.fmin(np.fmax(away, -half_width), half_width), np.float64)
-
-
-def shortest_curve(needed: float) -> int:
-    """The number of the shortest curve that reaches so far; of the widest, if none does."""
-    return next((number for number, curve in enumerate(CURVES) if curve.reach >= needed), len(CURVES) - 1)
 
 
 def gradient_sensitivity() -> float:
@@ -272,9 +203,7 @@ class Rounds(Protocol, ABC):
         """A party's features in units of 2^−PLACES, from its columns of z."""
         return to_units(columns[:, self._is_feature(party)])
 
-    def scores(
-        self, units: Floats, party: str, weights: Floats, interval: Floats, curve: Response = WIDEST
-    ) -> waves.Angles:
+    def scores(self, units: Floats, party: str, weights: Floats, interval: Floats, curve: Response = WIDEST) -> Angles:
         """A party's partial scores on the circle, from its features."""
         own, constant = self.own_weights(party, weights)
         found = compute_partial_scores(np.ldexp(units, -PLACES), own, constant, float(interval[0]), float(interval[1]))
@@ -358,10 +287,13 @@ class Rounds(Protocol, ABC):
 
         return site.prepared("vertical.instruments", whitening.tobytes(), make)
 
-    def _agree_on_curve(self, site: Site, curve: NDArray[np.uint8]) -> Response:
+    def _agree_on_curve(self, site: Site, number: int, curve: NDArray[np.uint8]) -> Response:
+        """The curve of a round, kept for its later steps."""
         if curve[0] >= len(CURVES):
             raise Malformed(f"one of {len(CURVES)} curves was expected", code="form", key="curve")
-        site.keep(f"rounds.curve/{site.label}", int(curve[0]))
+        if site.kept(f"rounds.curve/{number}", int(curve[0])) != int(curve[0]):
+            raise Refused(f"round {number} has another curve already", code="form", key="curve")
+        site.keep(f"rounds.curve/{number}", int(curve[0]))
         return CURVES[int(curve[0])]
 
     def _curve(self, site: Site, number: int) -> Response:
@@ -380,13 +312,12 @@ class Rounds(Protocol, ABC):
     def _peers(self, site: Site) -> list[str]:
         return [party for party in self.design.parties if party != site.party]
 
-    def _partial_scores(self, site: Site, weights: Floats, interval: Floats, curve: Response) -> Angles:
-        """This party's partial scores of all rows."""
-        units = self._units(site)
+    def _partial_scores(
+        self, site: Site, weights: Floats, interval: Floats, curve: Response, part: slice = slice(None)
+    ) -> Angles:
+        """This party's partial scores of these rows."""
+        units = self._units(site)[part]
         out = np.empty(len(units), np.uint16)
         for part in _pieces(len(out)):
             out[part] = self.scores(units[part].astype(np.float64), site.party, weights, interval, curve)
         return out
-
-    def _me(self, site: Site) -> int:
-        return self.design.parties.index(site.party)
