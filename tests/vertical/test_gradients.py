@@ -596,7 +596,7 @@ def test_a_curve_that_does_not_exist_is_refused(products: str) -> None:
 
     coordinate = type(tried.secure_rounds).coordinate_round
 
-    def beyond(self: Any, parties: Any, number: int, weights: Any, intervals: Any, curve: int) -> None:
+    def beyond(self: Any, parties: Any, number: int, weights: Any, intervals: Any, curve: int, held: Any) -> None:
         coordinate(self, parties, number, weights, intervals, len(CURVES))
 
     with pytest.MonkeyPatch.context() as patch:

@@ -66,7 +66,8 @@ class Table:
     def lines(self) -> Words:
         """One line for each offset below a step: two turns of entries, so that a turn from anywhere is in one piece."""
         turns = np.arange(2 * self.entries) * self.step
-        return self.values[(np.arange(self.step)[:, None] + turns) % STEPS].view(np.uint64)
+        found: NDArray[np.int64] = self.values[(np.arange(self.step)[:, None] + turns) % STEPS]
+        return found.view(np.uint64)
 
 
 def draw_angles(seed: bytes, rows: int) -> Angles:

@@ -55,6 +55,7 @@ from comity.methods.vertical.rounds import (
     LARGEST_RESIDUAL,
     MAX_ROUNDS,
     NOISE_ROOM,
+    Held,
     Rounds,
     constant_units,
     gradient_sensitivity,
@@ -255,14 +256,33 @@ class DealerRounds(Rounds):
 
     # The coordinator's side.
 
-    def coordinate_whitening(self, parties: Parties, whitening: Mapping[str, Floats]) -> None:
+    def coordinate_whitening(self, parties: Parties, whitening: Mapping[str, Floats]) -> Held:
         view = parties.under(self.name)
         view.ask("blind", each={party: {"whitening": matrix.reshape(-1)} for party, matrix in whitening.items()})
-        for stretch in range(len(self.stretches(parties.dims["rows"]))):
-            view.ask("mask", to=list(self.design.parties), label=stretch)
+        rows, held = self.stretches(parties.dims["rows"]), None
+        for stretch, part in enumerate(rows):
+            held = self._masked_matrices(view, stretch, part)
+        # Rows that take several stretches stay in the journal.
+        return held if len(rows) == 1 else None
+
+    def _masked_matrices(self, view: Parties, stretch: int, part: slice) -> dict[str, Words]:
+        """What the parties show of a stretch, one line for each instrument and the label last; asked once and read from
+        the journal later."""
+        found = view.ask("mask", to=list(self.design.parties), label=stretch)
+        lines, rows = {}, part.stop - part.start
+        for party, width in self.widths.items():
+            count = width + (party == self.design.label_at)
+            lines[party] = lookup.unpack_words(found[party]["masked_instruments"], count * rows).reshape(count, rows)
+        return lines
 
     def coordinate_round(
-        self, parties: Parties, number: int, weights: Floats, intervals: Floats, curve: int = len(CURVES) - 1
+        self,
+        parties: Parties,
+        number: int,
+        weights: Floats,
+        intervals: Floats,
+        curve: int = len(CURVES) - 1,
+        held: Held = None,
     ) -> None:
         view, stretches = parties.under(self.name), self.stretches(parties.dims["rows"])
         sums = np.zeros(self.size, np.uint64)
@@ -273,25 +293,14 @@ class DealerRounds(Rounds):
             each = {party: {"interval": interval} for party, interval in zip(self.design.parties, intervals)}
             shown = view.ask("weigh", each=each, label=label, weights=weights, curve=chosen)
             opened = self._look_up(view, label, CURVES[min(curve, len(CURVES) - 1)], shown)
-            # Asked once, and read from the journal in every round.
-            masked = view.ask("mask", to=list(self.design.parties), label=stretch)
-            lines = {
-                party: lookup.unpack_words(masked[party]["masked_instruments"], count * len(opened))
-                for party, count in self._masked_lines.items()
-            }
-            opened -= lines[self.design.label_at][-len(opened) :]
+            lines = held or self._masked_matrices(view, stretch, part)
+            opened -= lines[self.design.label_at][-1]
             for party, place in self.places.items():
-                own = lines[party][: self.widths[party] * len(opened)].reshape(self.widths[party], len(opened))
-                sums[place] += multiply_vector(own, opened)
+                sums[place] += multiply_vector(lines[party][: self.widths[party]], opened)
             if self.design.intercept:
                 sums[-1:] += np.uint64(constant_units(self.size)) * opened.sum(dtype=np.uint64, keepdims=True)
             each = self._split(view, label, opened, sums if part.stop == parties.dims["rows"] else None)
             view.ask("settle", each=each, label=label)
-
-    @cached_property
-    def _masked_lines(self) -> dict[str, int]:
-        """Lines that each party shows masked: its instruments, and the label at its holder."""
-        return {party: width + (party == self.design.label_at) for party, width in self.widths.items()}
 
     def _look_up(self, view: Parties, label: int, curve: Response, shown: Mapping[str, Any]) -> Words:
         """The masked responses at the masked scores of a stretch."""

@@ -866,9 +866,10 @@ class GradientRegression(VerticalRegression):
             return super().coordinate(parties)
         opened, rows = self.open_moments(parties)
         descent = self.start(opened, rows, consortium)
-        self.secure_rounds.coordinate_whitening(parties, descent.whitening)
+        rounds = self.secure_rounds
+        held = rounds.coordinate_whitening(parties, descent.whitening)
         for number in range(self.rounds):
-            self.secure_rounds.coordinate_round(parties, number, descent.weights, descent.intervals, descent.curve)
+            rounds.coordinate_round(parties, number, descent.weights, descent.intervals, descent.curve, held)
             descent = descent.step(parties.sum(self.descend).value)
         return {"model": descent.coefficients}
 

@@ -64,7 +64,7 @@ from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.vertical.curves import CURVES, WIDEST, Response
 from comity.methods.vertical.design import PLACES
-from comity.methods.vertical.rounds import MAX_ROUNDS, NOISE_ROOM, Rounds, constant_units
+from comity.methods.vertical.rounds import MAX_ROUNDS, NOISE_ROOM, Held, Rounds, constant_units
 
 Angles = NDArray[np.uint16]
 Floats = NDArray[np.float64]
@@ -445,12 +445,19 @@ class RlweRounds(Rounds):
 
     # The coordinator's side.
 
-    def coordinate_whitening(self, parties: Parties, whitening: Mapping[str, Floats]) -> None:
+    def coordinate_whitening(self, parties: Parties, whitening: Mapping[str, Floats]) -> Held:
         each = {party: {"whitening": matrix.reshape(-1)} for party, matrix in whitening.items()}
         parties.under(self.name).ask("whiten", each=each)
+        return None
 
     def coordinate_round(
-        self, parties: Parties, number: int, weights: Floats, intervals: Floats, curve: int = len(CURVES) - 1
+        self,
+        parties: Parties,
+        number: int,
+        weights: Floats,
+        intervals: Floats,
+        curve: int = len(CURVES) - 1,
+        held: Held = None,
     ) -> None:
         view = parties.under(self.name)
         each = {party: {"interval": interval} for party, interval in zip(self.design.parties, intervals)}

@@ -45,6 +45,9 @@ Angles = NDArray[np.uint16]
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
+Held = Mapping[str, Words] | None
+"""What a coordinator holds in memory between rounds, by party."""
+
 MAX_ROUNDS = 64
 RoundCount = Annotated[int, Interval(ge=1, le=MAX_ROUNDS)]
 
@@ -232,12 +235,19 @@ class Rounds(Protocol, ABC):
         party can check their total."""
 
     @abstractmethod
-    def coordinate_whitening(self, parties: Parties, whitening: Mapping[str, Floats]) -> None:
-        """Tell every party how to whiten its features, before the first round."""
+    def coordinate_whitening(self, parties: Parties, whitening: Mapping[str, Floats]) -> Held:
+        """Tell every party how to whiten its features, before the first round. What it returns spares the rounds work;
+        they do without it."""
 
     @abstractmethod
     def coordinate_round(
-        self, parties: Parties, number: int, weights: Floats, intervals: Floats, curve: int = len(CURVES) - 1
+        self,
+        parties: Parties,
+        number: int,
+        weights: Floats,
+        intervals: Floats,
+        curve: int = len(CURVES) - 1,
+        held: Held = None,
     ) -> None:
         """Bring shares of Σ u (s(z) − y + ½) at these weights to the sites; `intervals` has a line per party, and s is
         the curve of this number."""
