@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.crypto import dealer_waves as waves
-from comity.entropy import derive
 from comity.errors import ComityError
 from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.parties import Parties
 from comity.federation.plan import plan
 from comity.methods.vertical.dealer_rounds import DealerRounds
-from comity.methods.vertical.rounds import CURVE, LARGEST_RESIDUAL
+from comity.methods.vertical.descent import Descent
+from comity.methods.vertical.rounds import LARGEST_RESIDUAL, gradient_sensitivity
 from tests.support.noise import NoNoise
 from tests.support.vertical import (
     build_gradients,
@@ -28,20 +28,31 @@ from tests.support.vertical import (
 ASSUMED = "deals correctly"
 
 
-def test_false_words_of_a_dealer_exceed_the_bound() -> None:
-    """The attack that no site can see: shares are uniform words to it, whatever they add up to."""
-    rows = 8
-    honest = waves.deal_waves([derive(b"test", number) for number in range(2)], rows, CURVE)
-    assert honest[-1].rest is not None
-    false = replace(honest[-1], rest=honest[-1].rest + np.uint64(1 << 46))
-    shown = waves.open_angles([waves.mask_angles(hand, np.zeros(rows, np.uint16)) for hand in honest])
+def test_false_words_of_a_dealer_exceed_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack that no site can see: shares are uniform words to it, whatever they add up to. Masks are multiplied
+    with the parts of the masked responses: 2^30 more in one row is that row's instruments, less what the coordinator
+    has."""
+    split = DealerRounds._split
+    opened: list[Any] = []
 
-    def response(hands: Any) -> float:
-        total: Any = sum(waves.evaluate_share(hand, CURVE, shown) for hand in hands)
-        return float(np.abs(total.view(np.int64) * 4.0**-waves.PLACES).max())
+    def rounds(wrong: int) -> Any:
+        def splitting(self: DealerRounds, view: Any, label: int, words: Any, sums: Any) -> Any:
+            words = words.copy()
+            words[0] += np.uint64(wrong)
+            return split(self, view, label, words, sums)
 
-    assert response(honest) <= LARGEST_RESIDUAL
-    assert response([honest[0], false]) > 1e6 * LARGEST_RESIDUAL
+        monkeypatch.setattr(DealerRounds, "_split", splitting)
+        tried = build_gradients(2, rounds=1)
+        parties, _ = host_parties(tried, encode_parts(tried, make_people(60)), make_consortium(tried), NoNoise())
+        step = Descent.step
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Descent, "step", lambda self, values: opened.append(values) or step(self, values))
+            patch.setattr("comity.federation.coordinator.parties.require_plausible", lambda *args: None)
+            run(parties)
+        return opened[-1]
+
+    assert np.abs(rounds(0)).max() <= 60 * LARGEST_RESIDUAL
+    assert np.abs(rounds(1 << 30)).max() > 1000 * gradient_sensitivity()
 
 
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
@@ -62,21 +73,49 @@ def test_a_model_that_goes_to_everyone_is_not_said_to_be_kept(products: Any) -> 
         assert ("to itself" in declared.adversary) == (kept and products == "rlwe")
 
 
-@pytest.mark.parametrize("twice", ["round/1", "matrices"])
-def test_a_seed_that_is_dealt_twice_is_refused(twice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("twice", ["query", "part"])
+def test_a_seed_that_is_given_twice_is_refused(twice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two values under one mask would show their difference to whoever reads both."""
     tried = build_gradients(2, rounds=2)
     inner = DealerRounds._seeds
 
-    def dealt(self: DealerRounds, view: Any, name: str) -> dict[str, bytes]:
-        found = inner(self, view, name)
-        if name != "round/0":
-            return found if name != twice or twice == "matrices" else inner(self, view, "round/0")
-        if twice == "matrices":
-            return {party: derive(seed, "matrix") for party, seed in inner(self, view, "matrices").items()}
+    def given(self: DealerRounds, view: Any, name: str, *more: str) -> dict[str, bytes]:
+        return inner(self, view, f"{twice}/0" if name == f"{twice}/1" else name, *more)
+
+    monkeypatch.setattr(DealerRounds, "_seeds", given)
+    parties, _ = host_parties(tried, encode_parts(tried, make_people(60)), make_consortium(tried), NoNoise())
+    with pytest.raises(ComityError, match=twice):
+        run(parties)
+
+
+def test_masks_of_a_site_that_changed_its_records_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the coordinator has masked and what a site multiplies would differ by an exact sum of instruments."""
+    tried = build_gradients(2, rounds=2)
+    instruments, calls = DealerRounds._instruments, [0]
+
+    def changing(self: DealerRounds, site: Any) -> Any:
+        calls[0] += 1
+        found = instruments(self, site).copy()
+        found[0, 0] += calls[0] > 2
         return found
 
-    monkeypatch.setattr(DealerRounds, "_seeds", dealt)
+    monkeypatch.setattr(DealerRounds, "_instruments", changing)
     parties, _ = host_parties(tried, encode_parts(tried, make_people(60)), make_consortium(tried), NoNoise())
-    with pytest.raises(ComityError, match="round_hand"):
+    with pytest.raises(ComityError, match="stopped"):
+        run(parties)
+
+
+def test_a_stretch_is_settled_once_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = build_gradients(2, rounds=1)
+    monkeypatch.setattr("comity.methods.vertical.dealer_rounds._LARGEST_STRETCH", 30)
+    ask = Parties.ask
+
+    def asking(self: Parties, step: Any, **values: Any) -> Any:
+        if step == "settle" and values["label"] == 0:
+            values["label"] = 1
+        return ask(self, step, **values)
+
+    monkeypatch.setattr(Parties, "ask", asking)
+    parties, _ = host_parties(tried, encode_parts(tried, make_people(60)), make_consortium(tried), NoNoise())
+    with pytest.raises(ComityError):
         run(parties)

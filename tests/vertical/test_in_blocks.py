@@ -61,7 +61,7 @@ def many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_list, "BUCKET_ROWS", 800)
     monkeypatch.setattr(row_file, "_BUCKET_BYTES", 1 << 13)
     monkeypatch.setattr(products, "STRETCH", 1 << 12)
-    monkeypatch.setattr(dealer_rounds, "STRETCH_ROWS", 700)
+    monkeypatch.setattr(dealer_rounds, "_LARGEST_STRETCH", 700)
     monkeypatch.setattr(rlwe_rounds, "_STRETCH_CHUNKS", 1)
 
 

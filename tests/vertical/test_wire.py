@@ -7,13 +7,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from comity.crypto import dealer_waves as waves
-from comity.crypto.products.dealer_combination import expand_matrix_mask
-from comity.entropy import derive
+from comity.crypto.masked_lookup import unpack_words
 from comity.federation.coordinator.lifecycle import begin
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
-from comity.methods.vertical.dealer_rounds import DealerRounds, _seed_of_stretch
+from comity.methods.vertical.dealer_rounds import DealerRounds
 from tests.support.channels import pieces, record_channel
 from tests.support.noise import NoNoise
 from tests.support.vertical import build_gradients, encode_parts, host_parties, make_consortium, make_people
@@ -28,31 +26,36 @@ def begun(tried: Any, records: Any) -> Any:
     return parties, hosts, line
 
 
-def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_byte_of_a_mask_seed_or_of_what_it_masks_crosses_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every party knows every mask: whoever of them read what another shows to the coordinator would read its rows."""
     tried = build_gradients(rounds=2)
+    rounds = cast(DealerRounds, tried.secure_rounds)
     parties, hosts, line = begun(tried, encode_parts(tried, make_people(60)))
-    dealt: list[Any] = []
-    evaluate_share = waves.evaluate_share
+    asked: list[Any] = []
+    split = DealerRounds._split
 
-    def evaluating(hand: Any, curve: Any, shown: Any) -> Any:
-        if hand.rest is not None:
-            dealt.append(hand.rest)
-        return evaluate_share(hand, curve, shown)
+    def splitting(self: DealerRounds, view: Any, label: int, opened: Any, sums: Any) -> Any:
+        found = split(self, view, label, opened, sums)
+        asked.extend([opened, *(one["part"]["rest"]["low"] for one in found.values() if "rest" in one["part"])])
+        return found
 
-    monkeypatch.setattr(waves, "evaluate_share", evaluating)
+    monkeypatch.setattr(DealerRounds, "_split", splitting)
     tried.coordinate(parties)
     view = parties.under("rounds")
-    seeds = {party: derive(seed, "matrix") for party, seed in view.once("matrices", dict).items()}
-    secrets = [*seeds.values(), *(seed for number in range(2) for seed in view.once(f"round/{number}", dict).values())]
-    assert len(secrets) == 6 and not any(map(line.holds, secrets))
-    hands = [decode(hosts["birch"].store.state("run-1", f"rounds.hand/{number}"))["sums"] for number in range(2)]
-    corrections = [piece for one in (*hands, *dealt) for piece in pieces(one)]
-    assert len(corrections) == 4 and not any(map(line.holds, corrections))
-    # Control: the seed is all that a peer lacks to read the features that were sealed to it.
-    masked = decode(hosts["birch"].store.state("run-1", "rounds.masked/ash/0"))
-    width = tried.secure_rounds.widths["ash"]
-    found = masked.reshape(width, -1) + expand_matrix_mask(_seed_of_stretch(seeds["ash"], 0), width, 60)
-    np.testing.assert_array_equal(found, cast(DealerRounds, tried.secure_rounds)._lines(_site(hosts["ash"]), 0))
+    seed = decode(hosts["ash"].store.state("run-1", "rounds.seed"))
+    given = [
+        one for label in range(2) for kind in ("query", "part") for one in view.once(f"{kind}/{label}", dict).values()
+    ]
+    assert len(given) == 2 * (3 + 2) and not any(map(line.holds, [seed, *given]))
+    shown = view.ask("mask", to=list(tried.columns), label=0)
+    masked = [one["masked_instruments"][half] for one in shown.values() for half in ("low", "high")]
+    assert not any(line.holds(piece) for words in (*asked, *masked) for piece in pieces(words))
+    # Control: the seed is all that a peer needs to read the instruments that were shown to the coordinator.
+    width = rounds.widths["ash"]
+    words = unpack_words(shown["ash"]["masked_instruments"], shown["ash"]["masked_instruments"]["low"].size)
+    found = words[: 60 * width].reshape(width, 60) + rounds._matrix_mask(seed, "ash", 0, slice(0, 60))
+    ring = np.uint64((1 << rounds.bits) - 1)
+    np.testing.assert_array_equal(found & ring, rounds._lines(_site(hosts["ash"]), 0) & ring)
 
 
 def _site(host: Any) -> Site:

@@ -24,8 +24,8 @@ from comity.methods.averaging.second_moments import Whitening
 from comity.methods.summary import OneShotSummary
 from comity.methods.summary.protocol import OWNER
 from comity.methods.summary.ratio import MAX_RANK, MAX_RATIO
+from comity.methods.vertical.curves import WIDEST
 from comity.methods.vertical.method import GradientRegression
-from comity.methods.vertical.rounds import CURVE, PERIOD
 from comity.privacy.unit import Neighbours
 from comity.study.records.encoding import encode_records
 from comity.study.study import Study
@@ -137,7 +137,7 @@ def ask_wrong_scores(parties: Parties) -> None:
     for matrix in whitening.values():
         matrix[-1] = -8.0
     rounds.coordinate_whitening(parties, whitening)
-    top = PERIOD * int(np.argmax(CURVE.values)) / len(CURVE.values)
+    top = WIDEST.period * int(np.argmax(WIDEST.values)) / len(WIDEST.values)
     scored = next(party for party, width in rounds.widths.items() if width)
     weights = np.zeros(rounds.size)
     weights[rounds.places[scored].start] = 1e6

@@ -91,3 +91,11 @@ def add_narrow_products(out: NDArray[np.int64], left: NDArray[np.int32], right: 
                     out[k, j] += uy
                 if m > j and k > i:
                     out[k, m] += uv
+
+
+def multiply_vector(lines: NDArray[np.uint64], vector: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Inner products of every line with the vector, modulo 2^64."""
+    out = np.zeros((lines.shape[0], 1), np.uint64)
+    if lines.shape[0]:
+        add_word_products(out, np.ascontiguousarray(lines), np.ascontiguousarray(vector)[None])
+    return out[:, 0]

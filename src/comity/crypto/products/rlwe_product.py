@@ -12,7 +12,8 @@ unit beside it with the probability `Plan.carry_probability` (the errors make a 
 sensitivity of the opened value. A plan may allow `beside` units instead of one.
 
 A message may leave out the `dropped` lowest bits of every ciphertext, rounded to nearest: what is left is a function of
-the ciphertext, so it tells no more, and its error is up to 2^(dropped − 1) larger (`Plan.packed`).
+the ciphertext, so it tells no more, and its error is up to `Plan.rounding` larger. Every coefficient is rounded by
+itself: a row that is replaced changes the errors of its own coefficients, and no others.
 
 Adversary: semi-honest; either party, colluding with all others in the study. Assumption: ring learning with errors at
 the listed parameters. The evaluator sees ciphertexts. The encryptor sees h_j, pseudorandom because of block 0, which is
@@ -135,35 +136,58 @@ class Plan:
     def largest_error(self) -> int:
         """The largest error of an entry, in the words."""
         summed = self.sum_b or self.rows * self.largest_b
-        return _worst_error(self.parameters, summed, 1, self.dropped)
+        return _worst_error(self.parameters, summed, 1, self.rounding)
 
     @property
     def off_by(self) -> int:
         """The most units that a pair of shares is off."""
         return -(-self.largest_error // (1 << self.shift))
 
+    @property
+    def skipped(self) -> int:
+        """How many of the lowest words are not sent at all."""
+        return (self.parameters.idle + self.dropped) // 32
+
     @cached_property
     def low(self) -> np.dtype[Any]:
-        """What is sent of the lowest words: they have idle bits, which are zero, and dropped ones."""
-        sent = 32 - self.parameters.idle - self.dropped
+        """What is sent of the lowest words that are sent: they have idle bits, which are zero, and dropped ones."""
+        sent = 32 - (self.parameters.idle + self.dropped) % 32
         return np.dtype("i1" if sent <= 8 else "<i2" if sent <= 16 else "<i4")
+
+    @property
+    def high(self) -> int:
+        """How many words are sent whole."""
+        return self.parameters.words - self.skipped - 1
 
     @property
     def packed_bytes(self) -> int:
         """Bytes of one coefficient of a packed message."""
-        return int(self.low.itemsize) + 4 * (self.parameters.words - 1)
+        return int(self.low.itemsize) + 4 * self.high
 
     def pack(self, message: NDArray[np.int32], low: NDArray[Any], high: NDArray[np.int32]) -> None:
         """A block of one column without its lowest bits: its lowest words to `low`, the others to `high`, one line for
         each."""
-        _round_low(message[:, 0], 32 - 8 * int(self.low.itemsize), low, high)
+        _round_low(message[self.skipped :, 0], 32 - 8 * int(self.low.itemsize), low, high)
 
     def unpack(self, low: NDArray[Any], high: NDArray[np.int32]) -> NDArray[np.int32]:
         """A block of one column."""
         out = np.empty((self.parameters.words, 1, low.size), np.int32)
-        np.left_shift(low, 32 - 8 * int(self.low.itemsize), out=out[0, 0], dtype=np.int32)
-        out[1:, 0] = high
+        out[: self.skipped] = 0
+        np.left_shift(low, 32 - 8 * int(self.low.itemsize), out=out[self.skipped, 0], dtype=np.int32)
+        out[self.skipped + 1 :, 0] = high
         return out
+
+    @property
+    def rounding(self) -> int:
+        """The largest error of a coefficient that comes from leaving out its lowest bits; skipped words are not rounded
+        but ignored, which adds half of what the next word counts."""
+        skipped = 32 * self.skipped - self.parameters.idle
+        return (1 << self.dropped >> 1) + (1 << (skipped - 1) if skipped > 0 else 0)
+
+    @property
+    def coefficient_error(self) -> float:
+        """The largest error of a coefficient, in units of what a value of 1 is there."""
+        return float((LARGEST_ERROR + self.rounding) << self.parameters.idle) / 2.0**self.shift
 
     @property
     def shift(self) -> int:
@@ -204,13 +228,13 @@ class Plan:
         )
 
 
-def _worst_error(parameters: Parameters, rows: int, largest: int, dropped: int = 0) -> int:
+def _worst_error(parameters: Parameters, rows: int, largest: int, rounding: int = 0) -> int:
     """The largest sum of all errors of one entry, in the words: of the message's with y and with u, of the reply's."""
-    of_message = LARGEST_ERROR + (1 << dropped >> 1)
+    of_message = LARGEST_ERROR + rounding
     return (of_message * (rows * largest + parameters.degree) + LARGEST_ERROR * parameters.degree) << parameters.idle
 
 
-DROPPED = (0, 8, 16)
+DROPPED = (0, 8, 16, 40)
 """How many bits a message may leave out."""
 
 
@@ -438,7 +462,9 @@ class Evaluator(_Side):
         plan, length = self.plan, self._length
         _check_words(message, "<i4", (plan.parameters.words, plan.columns_a, length))
         self._sum.add(self._advance(), y)
-        add_narrow_products(self._inner, np.ascontiguousarray(message).reshape(-1, length), y)
+        # What was not sent is zero.
+        sent = np.ascontiguousarray(message[plan.skipped :]).reshape(-1, length)
+        add_narrow_products(self._inner[plan.skipped * plan.columns_a :], sent, y)
         # A block adds less than 2^61 to a word, so carries move on before the next block.
         _carry(self._inner.reshape(plan.parameters.words, -1))
 

@@ -21,9 +21,10 @@ from comity.data.schemas.reading import canonical_id
 from comity.federation.declare.consortium import Consortium
 from comity.federation.evaluation.assessment import Baseline
 from comity.learn.fits import fit_logistic
+from comity.methods.vertical.curves import CURVES, WIDEST, Response
 from comity.methods.vertical.design import LABEL, PLACES, Design, scale_target
 from comity.methods.vertical.moments import MomentEntries, fit_regression
-from comity.methods.vertical.rounds import Rounds, Whitening, constant_units, evaluate_curve
+from comity.methods.vertical.rounds import Rounds, Whitening, constant_units
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import NoiseSource
 
@@ -133,17 +134,17 @@ class CentralRounds:
         """Instruments of each party, in units of 2^−PLACES."""
         return {party: self.rounds.instruments(own, party, self.whitening[party]) for party, own in self.units.items()}
 
-    def sums(self, weights: Floats, intervals: Floats) -> Floats:
-        """Σ u (s(z) − y + ½), the constant's last. A secure round has every response within `CURVE.rounding` of
-        these."""
+    def sums(self, weights: Floats, intervals: Floats, curve: Response = WIDEST) -> Floats:
+        """Σ u (s(z) − y + ½), the constant's last. A secure round has these but for rounding; with a dealer, on average
+        over its masks."""
         rounds = self.rounds
         places = sum(
-            rounds.scores(own, party, weights, interval).astype(np.int64)
+            rounds.scores(own, party, weights, interval, curve).astype(np.int64)
             for (party, own), interval in zip(self.units.items(), intervals)
         )
         holder = rounds.design.label_at
         label = rounds.design.label.start - rounds.design.places(holder).start
-        found = evaluate_curve(np.asarray(places)) - np.where(self.columns[holder][:, label] > 0, 0.5, -0.5)
+        found = curve.at(np.asarray(places)) - np.where(self.columns[holder][:, label] > 0, 0.5, -0.5)
         sums = [np.ldexp(own.T @ found, -PLACES) for own in self.instruments.values()]
         if rounds.design.intercept:
             sums.append(np.array([np.ldexp(constant_units(rounds.size), -PLACES) * found.sum()]))
@@ -175,7 +176,7 @@ def run_rounds(
     held, cut = CentralRounds(protocol.secure_rounds, columns, descent.whitening), {}
     for number in range(release.times):
         intervals = descent.intervals
-        exact = held.sums(descent.weights, intervals)
+        exact = held.sums(descent.weights, intervals, CURVES[descent.curve])
         if number == release.times - 1:
             cut = held.clipped_fractions(descent.weights, intervals)
         units = np.rint(exact / scale.grid).astype(np.int64)

@@ -1,22 +1,28 @@
-"""Gradient rounds with a dealer: shares of scores, responses and sums stay at the sites.
+"""Gradient rounds with a coordinator that computes on masked values: shares of sums stay at the sites.
 
-    blind      (once) each party masks its instruments with what the coordinator dealt and seals them to the others: a
-    mask       stretch of rows at a time, the first and those after it
-    weigh      its partial scores are its share of the scores; masked, they are sealed to the others
-    respond    it computes its share of the curve, the label's holder less its labels; masked, sealed to the others: a
-               stretch of rows at a time, with what was dealt for it; what the others sent of the stretch before it
-               multiplies and adds to its sums
+All parties share a seed that the coordinator lacks, and mask with it what they show to the coordinator alone. In the
+order of a run, a stretch of rows at a time:
+
+    blind      the first party gives all others the seed
+    mask       (once) each party shows its masked instruments, the label's holder its masked labels too
+    weigh      each party shows its masked partial scores; their sum is the score, masked
+    respond    each party answers a share of a question; all answers are the masked response (`crypto/masked_lookup.py`)
+    settle     each party gets a share of the masked responses, less the labels, and multiplies the masks with it
     (share)    its share of Σ u_i (s(z_i) − y_i + ½), for a release that adds noise on shares
 
-Adversary    a coordinator that works with no party and deals correctly, and any parties but one together.
-Learned      parties: the weights of every round, how to whiten, and words that are uniform to them. Coordinator:
-             nothing here; a protocol declares what it opens.
-Assumes      AES in counter mode as a generator; dealt words and messages between parties are sealed.
+Adversary    a coordinator that follows the protocol and works with no party, and any parties but one together.
+Learned      coordinator: words that are uniform to it; a protocol declares what it opens. Parties: the weights of every
+             round, how to whiten, and words that are uniform to a coalition of all but one.
+Assumes      AES in counter mode as a generator; seeds and shares are sealed to their receiver.
 
-Each mask is used once. The coordinator journals seeds before the first ask, and every round has new ones; a site
-refuses a seed that it was dealt before, and masks its matrix once per run, refusing if the records changed. A stretch
-has its own seeds, derived from those of the run and of the round. No site can
-check the total of dealt words (proof.md, 12).
+The sums. With Y_k = u_k − M_k and E = r + v at the coordinator, M and v known to all parties,
+
+    Σ u_k r  =  Y_k·E  +  M_k·E  −  u_k·v :
+
+the coordinator has the first and splits it among the parties, as it splits E, of which every party multiplies its part
+with all M_k; the last is party k's alone. Every mask is derived for one stretch of one round and masks one value.
+A party masks its instruments once per run, and refuses if its records changed. No site can check what it is asked or
+given (proof.md, 12).
 """
 
 from __future__ import annotations
@@ -24,13 +30,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto import dealer_waves as waves
-from comity.crypto.products import dealer_combination as vectors
+from comity.crypto import masked_lookup as lookup
+from comity.crypto.products.inner_products import multiply_vector
 from comity.entropy import derive, fresh_seed
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.parties import Parties
@@ -38,15 +46,16 @@ from comity.federation.declare.bounds import OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Sealed
-from comity.federation.declare.release import Array, Blob, Count, Fields, Form
+from comity.federation.declare.release import Array, Blob, Fields, Form
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
+from comity.methods.vertical.curves import CURVES, TABLE_PLACES, Response
 from comity.methods.vertical.design import PLACES
 from comity.methods.vertical.rounds import (
-    CURVE,
     LARGEST_RESIDUAL,
     MAX_ROUNDS,
-    RESPONSE_PLACES,
+    NOISE_ROOM,
+    Held,
     Rounds,
     constant_units,
     gradient_sensitivity,
@@ -55,281 +64,278 @@ from comity.methods.vertical.rounds import (
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
-STRETCH_ROWS = 1 << 17
-"""Rows whose waves are dealt in one ask: 17 MB."""
+STRETCH_WORDS = 1 << 23
+"""Words that a party masks in one ask: 50 MB."""
+_LARGEST_STRETCH = 1 << 19
 _MAX_STRETCHES = 1 << 16
 
 _SEEDS = "rounds.seeds"
-"""Digests of all seeds that this site was dealt in the run."""
-_MASKED = "rounds.masked"
+"""Digests of all seeds that this site was given in the run."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DealerRounds(Rounds):
-    """Rounds for a coordinator that deals and works with no party."""
+    """Rounds for a coordinator that follows the protocol and works with no party."""
 
     @property
     def grid(self) -> float:
-        return float(2.0 ** -(RESPONSE_PLACES + PLACES))
+        return float(2.0 ** -(TABLE_PLACES + PLACES))
+
+    @cached_property
+    def bits(self) -> int:
+        """Bits of the ring of shares: for the sums, with the number of parties as a factor, which the check of a
+        declared sum includes, and two to spare."""
+        most = len(self.design.parties) * ceil(self.max_rows * LARGEST_RESIDUAL / self.grid) + NOISE_ROOM
+        return 48 if most.bit_length() + 2 <= 48 else 64
 
     @property
     def bound(self) -> OpenedValue:
-        return OpenedValue(l2=gradient_sensitivity(), limit=self.max_rows * LARGEST_RESIDUAL)
+        return OpenedValue(l2=gradient_sensitivity(), limit=self.max_rows * LARGEST_RESIDUAL, ring=self.bits)
 
     def declare(self, consortium: Consortium) -> Declaration:
         def release(name: str, source: str, to: str, protection: Sealed | Derived, form: Form) -> Release:
             return Release(name=name, source=source, to=to, protection=protection, form=form)
 
-        dealt = Sealed("random words, independent of all records")
-        count = Count(MAX_ROUNDS)
-        shown = Fields({"round": count, "words": Array(("rows",), "<u2")})
-        stretch = Count(_MAX_STRETCHES)
-        letter = Fields({"round": count, "stretch": stretch, "words": Array(None, "<u8")})
-        masked = Fields({"stretch": stretch, "words": Array(None, "<u8")})
-        hand = Fields({"seed": Blob(32), "sums": Array(None, "<u8")}, ("sums",))
-        dealt_curve = Fields({"round": count, "waves": Array(None, "<u8")}, ("waves",))
-        moments = Derived("moments")
+        moments, uniform = Derived("moments"), Sealed("uniform words")
+        words = Fields({"low": Array(None, "<u4"), "high": Array(None, lookup.packed_high(self.bits))})
+        query = Fields({"seed": Blob(32), "rest": Array(None, "|u1")}, ("rest",))
+        part = Fields({"seed": Blob(32), "rest": words, "sums": Array((self.size,), "<u8")}, ("rest", "sums"))
         return Declaration(
             (
-                release("matrix_seed", COORDINATOR, EVERY_PARTY, dealt, Blob(32)),
+                release("mask_seed", EVERY_PARTY, EVERY_PARTY, Sealed("a random number"), Blob(32)),
                 release("whitening", COORDINATOR, EVERY_PARTY, moments, Array(None)),
-                release("masked_features", EVERY_PARTY, EVERY_PARTY, Sealed("a uniform matrix"), masked),
-                release("round_hand", COORDINATOR, EVERY_PARTY, dealt, hand),
-                release("wave_hand", COORDINATOR, EVERY_PARTY, dealt, dealt_curve),
+                release("masked_instruments", EVERY_PARTY, COORDINATOR, Sealed("a uniform matrix"), words),
                 release("weights", COORDINATOR, EVERY_PARTY, moments, Array((self.size,))),
                 release("interval", COORDINATOR, EVERY_PARTY, moments, Array((2,))),
-                release("masked_scores", EVERY_PARTY, EVERY_PARTY, Sealed("uniform words"), shown),
-                release("masked_responses", EVERY_PARTY, EVERY_PARTY, Sealed("uniform words"), letter),
+                release("curve", COORDINATOR, EVERY_PARTY, moments, Array((1,), "|u1")),
+                release("masked_scores", EVERY_PARTY, COORDINATOR, uniform, Array(None, "<u2")),
+                release("query", COORDINATOR, EVERY_PARTY, Sealed("a share of which entry is looked up"), query),
+                release("looked_up", EVERY_PARTY, COORDINATOR, uniform, words),
+                release("part", COORDINATOR, EVERY_PARTY, Sealed("a share of masked responses"), part),
             ),
-            adversary="a coordinator without parties, which deals correctly",
+            adversary="a coordinator without parties, which follows the protocol",
         )
 
     # At a site.
 
     @step()
-    def blind(self, site: Site, matrix_seed: bytes, whitening: Floats) -> None:
+    def blind(self, site: Site, whitening: Floats) -> None:
         width = self.widths[site.party]
         if whitening.size != (width + 1) * width:
             raise Malformed("whitening is a matrix over a party's features, with one more row", code="form")
-        self._require_fresh(site, matrix_seed, "matrix_seed")
-        site.keep("rounds.matrix_seed", matrix_seed)
         site.keep("rounds.whitening", whitening.reshape(width + 1, width))
-        self._mask_stretch(site, 0)
+        if site.party == self.design.parties[0]:
+            seed = site.secret()
+            site.keep("rounds.seed", seed)
+            self._send(site, "mask_seed", seed)
 
-    @step(times=_MAX_STRETCHES)
-    def mask(self, site: Site) -> None:
-        number = int(site.label)
-        if not 0 < number < len(self.stretches(site.dims["rows"])):
-            raise Refused("all rows are masked once", code="too-often")
-        self._keep_masked(site, number - 1)
-        self._mask_stretch(site, number)
+    @step(gives=("masked_instruments",), times=_MAX_STRETCHES)
+    def mask(self, site: Site) -> dict[str, Any]:
+        stretch = int(site.label)
+        part, seed = self._stretch(site, stretch), self._seed(site)
+        lines = self._lines(site, stretch) - self._matrix_mask(seed, site.party, stretch, part)
+        if site.party == self.design.label_at:
+            halves = half_labels(self._labels(site, part)) - self._label_mask(seed, stretch, part)
+            lines = np.vstack([lines, halves])
+        return {"masked_instruments": lookup.pack_words(lines.reshape(-1), self.bits)}
 
-    @step(times=MAX_ROUNDS)
-    def weigh(self, site: Site, weights: Floats, interval: Floats, round_hand: dict[str, Any]) -> None:
-        number = int(site.label)
-        self._require_fresh(site, round_hand["seed"], "round_hand")
-        if number == 0:
-            self._keep_masked(site, len(self.stretches(site.dims["rows"])) - 1)
-        site.keep(f"rounds.hand/{number}", round_hand)
-        share = self._partial_scores(site, weights, interval)
-        for stretch, part in enumerate(self.stretches(len(share))):
-            share[part] = waves.mask_angles(self._wave_hand(site, number, stretch), share[part])
-        share = share.astype("<u2")
-        site.keep(f"rounds.scores/{number}", share)
-        self._send(site, "masked_scores", {"round": number, "words": share})
+    @step(gives=("masked_scores",), times=MAX_ROUNDS * _MAX_STRETCHES)
+    def weigh(self, site: Site, weights: Floats, interval: Floats, curve: NDArray[np.uint8]) -> dict[str, Any]:
+        number, stretch, part = self._part(site)
+        which = self._agree_on_curve(site, number, curve)
+        scores = self._partial_scores(site, weights, interval, which, part)
+        seed = self._round_seed(site, number, stretch)
+        return {"masked_scores": lookup.subtract_angles(scores, self._angle_mask(seed, site.party, len(scores)))}
+
+    @step(gives=("looked_up",), times=MAX_ROUNDS * _MAX_STRETCHES)
+    def respond(self, site: Site, query: dict[str, Any]) -> dict[str, Any]:
+        number, stretch, part = self._part(site)
+        self._require_fresh(site, query["seed"], "query")
+        rows, table, last = part.stop - part.start, self._curve(site, number).table, self._is_last(site)
+        if ("rest" in query) != last or (last and query["rest"].size != rows * table.query_bytes):
+            raise Malformed(f"a share of the entries of {rows} rows was expected", code="form", key="query")
+        asked = query["rest"].reshape(rows, -1) if last else lookup.draw_query(query["seed"], rows, table)
+        seed, parties = self._round_seed(site, number, stretch), self.design.parties
+        angles = lookup.add_angles([self._angle_mask(seed, party, rows) for party in parties])
+        zero = lookup.draw_zero_share(seed, rows, parties.index(site.party), len(parties))
+        found = lookup.look_up(table, asked, angles, lookup.draw_words(derive(seed, "responses"), rows), zero)
+        return {"looked_up": lookup.pack_words(found, self.bits)}
 
     @step(times=MAX_ROUNDS * _MAX_STRETCHES)
-    def respond(self, site: Site, wave_hand: dict[str, Any]) -> None:
-        stretches = self.stretches(site.dims["rows"])
-        number, stretch = divmod(int(site.label), len(stretches))
-        part, last = stretches[stretch], stretch == len(stretches) - 1
-        if stretch > 0:
-            self._absorb(site, number, stretch - 1)
-        own = site.kept(f"rounds.scores/{number}")
-        letters = self._letters(site, "masked_scores", number, own, last=last)
-        shown = waves.open_angles([letter[part] for letter in letters])
-        hand = self._wave_hand(site, number, stretch, wave_hand)
-        response = waves.evaluate_share(hand, CURVE, shown)
-        if site.party == self.design.label_at:
-            response -= half_labels(self._labels(site, part))
-        share = np.asarray(response - self._vector_hand(site, number, stretch).mask, "<u8")
-        site.keep(f"rounds.responses/{number}", share)
-        self._send(site, "masked_responses", {"round": number, "stretch": stretch, "words": share})
-
-    def stretches(self, rows: int) -> list[slice]:
-        """The rows of each stretch: the same for all parties. What is dealt for one is dealt independently."""
-        return [slice(start, min(start + STRETCH_ROWS, rows)) for start in range(0, rows, STRETCH_ROWS)]
-
-    def _mask_stretch(self, site: Site, stretch: int) -> None:
-        """Mask these rows and send them. A mask serves one matrix: each stretch is masked once, in order."""
-        if site.kept(_MASKED, 0) != stretch:
-            raise Refused(f"stretch {stretch} is not the next one to be masked", code="stopped")
-        site.keep(_MASKED, stretch + 1)
-        words = self._masked(site, stretch, self._lines(site, stretch))
-        self._send(site, "masked_features", {"stretch": stretch, "words": words.reshape(-1)})
-
-    def _keep_masked(self, site: Site, stretch: int) -> None:
-        """Keep the others' masked rows for all rounds."""
-        letters, part = site.take("masked_features", self._peers(site)), self.stretches(site.dims["rows"])[stretch]
-        for party in self._peers(site):
-            letter, size = letters.get(party), self.widths[party] * (part.stop - part.start)
-            if letter is None or letter["stretch"] != stretch or letter["words"].size != size:
-                raise Malformed(f"masked features of every other party were expected from {party}", code="form")
-            site.keep(f"rounds.masked/{party}/{stretch}", letter["words"])
-
-    def _absorb(self, site: Site, number: int, stretch: int) -> tuple[Words, Words]:
-        """Open what all parties sent of a stretch, once and in order, and add its products to this party's sums: those
-        with the instruments, and the sum of what was opened."""
-        part, own = self.stretches(site.dims["rows"])[stretch], site.kept(f"rounds.responses/{number}")
-        before = site.kept(f"rounds.sums/{number}", {"next": 0})
+    def settle(self, site: Site, part: dict[str, Any]) -> None:
+        number, stretch, rows = self._part(site)
+        self._require_fresh(site, part["seed"], "part")
+        length, last = rows.stop - rows.start, stretch == len(self.stretches(site.dims["rows"])) - 1
+        before = site.kept(f"rounds.sums/{number}", {"next": 0, "sums": np.zeros(self.size, np.uint64)})
         if before["next"] != stretch:
-            raise Refused(f"stretch {stretch} of round {number} is not the next one to be opened", code="stopped")
-        opened = np.zeros(part.stop - part.start, np.uint64)
-        for letter in self._letters(site, "masked_responses", number, own, stretch=stretch):
-            if len(letter) != len(opened):
-                raise Malformed(f"masked responses to {len(opened)} rows were expected", code="form")
-            opened += letter
-        lines, matrices = self._lines(site, stretch), {}
-        for at, (party, width) in enumerate(self.widths.items()):
-            kept = site.kept(f"rounds.masked/{party}/{stretch}") if party != site.party else None
-            if party != site.party and kept is None:
-                raise Refused("sums come after the features were masked", code="stopped")
-            matrices[at] = self._masked(site, stretch, lines) if kept is None else kept.reshape(width, len(opened))
-        hand = self._vector_hand(site, number, stretch)
-        sums, total = vectors.combine(hand, self._me(site), lines, matrices, opened)
-        if stretch:
-            sums, total = sums + before["sums"], total + before["total"]
-        site.keep(f"rounds.sums/{number}", {"next": stretch + 1, "sums": sums, "total": total})
-        return sums, total
+            raise Refused(f"stretch {stretch} of round {number} is not the next one to be settled", code="stopped")
+        given = self._is_last(site)
+        if ("rest" in part) != given or ("sums" in part) != (given and last):
+            raise Refused(f"round {number} was not shared as agreed on", code="stopped")
+        own = lookup.unpack_words(part["rest"], length) if given else lookup.draw_words(part["seed"], length)
+        seed, sums = self._seed(site), before["sums"].copy()
+        for party, place in self.places.items():
+            sums[place] += multiply_vector(self._matrix_mask(seed, party, stretch, rows), own)
+        masks = lookup.draw_words(derive(self._round_seed(site, number, stretch), "responses"), length)
+        masks += self._label_mask(seed, stretch, rows)
+        sums[self.places[site.party]] -= multiply_vector(self._lines(site, stretch), masks)
+        if self.design.intercept and site.party == self.design.parties[0]:
+            sums[-1:] -= np.uint64(constant_units(self.size)) * masks.sum(dtype=np.uint64, keepdims=True)
+        if last:
+            sums += part["sums"] if given else self._sums_share(part["seed"])
+        site.keep(f"rounds.sums/{number}", {"next": stretch + 1, "sums": sums})
 
     def share(self, site: Site, number: int) -> Words:
-        sums, total = self._absorb(site, number, len(self.stretches(site.dims["rows"])) - 1)
+        found = site.kept(f"rounds.sums/{number}")
+        if found is None or found["next"] != len(self.stretches(site.dims["rows"])):
+            raise Refused(f"round {number} was not settled", code="stopped")
         site.forget(f"rounds.sums/{number}")
-        return np.append(sums, np.uint64(constant_units(self.size)) * total) if self.design.intercept else sums
+        return np.asarray(found["sums"] & np.uint64((1 << self.bits) - 1), np.uint64)
+
+    def stretches(self, rows: int) -> list[slice]:
+        """The rows of each stretch: the same for all parties."""
+        length = max(1, min(_LARGEST_STRETCH, STRETCH_WORDS // (max(self.widths.values()) + 1)))
+        return [slice(start, min(start + length, rows)) for start in range(0, rows, length)]
+
+    def _stretch(self, site: Site, stretch: int) -> slice:
+        stretches = self.stretches(site.dims["rows"])
+        if stretch >= len(stretches):
+            raise Refused(f"there are {len(stretches)} stretches of rows", code="too-often")
+        return stretches[stretch]
+
+    def _part(self, site: Site) -> tuple[int, int, slice]:
+        """The round and the stretch of a step, and its rows."""
+        number, stretch = divmod(int(site.label), len(self.stretches(site.dims["rows"])))
+        return number, stretch, self._stretch(site, stretch)
+
+    def _is_last(self, site: Site) -> bool:
+        """Whether this party gets what makes shares right, where the others get a seed alone."""
+        return site.party == self.design.parties[-1]
 
     def _require_fresh(self, site: Site, seed: bytes, key: str) -> None:
-        """Refuse a seed that was dealt before: two values under one mask reveal their difference."""
+        """Refuse a seed that was given before: two values under one mask reveal their difference."""
         digest, before = hashlib.sha256(seed).digest(), site.kept(_SEEDS, b"")
         if digest in (before[at : at + len(digest)] for at in range(0, len(before), len(digest))):
-            raise Refused(f"{key} has a seed that was dealt before; a seed masks one value", code="form", key=key)
+            raise Refused(f"{key} has a seed that was given before; a seed masks one value", code="form", key=key)
         site.keep(_SEEDS, before + digest)
 
     def _lines(self, site: Site, stretch: int) -> Words:
-        """This party's instruments of a stretch in units of 2^−PLACES, one line per column; the same in every step of a
-        run."""
-        if site.kept("rounds.whitening") is None:
-            raise Refused("rounds come after the features were masked", code="stopped")
-        found = np.ascontiguousarray(self._instruments(site, self.stretches(site.dims["rows"])[stretch]))
+        """This party's instruments in units of 2^−PLACES, one line per column; the same in every step of a run."""
+        found = np.ascontiguousarray(self._instruments(site, self._stretch(site, stretch)))
         digest, name = hashlib.sha256(found.data).digest(), f"rounds.digest/{stretch}"
         if site.kept(name, digest) != digest:
             raise Refused("the records changed during the run", code="stopped")
         site.keep(name, digest)
         return found.astype(np.int64).view(np.uint64)
 
-    def _masked(self, site: Site, stretch: int, lines: Words) -> Words:
-        seed = site.kept("rounds.matrix_seed")
+    def _sums_share(self, seed: bytes) -> Words:
+        return lookup.draw_words(derive(seed, "sums"), self.size)
+
+    # Masks, which all parties know.
+
+    def _seed(self, site: Site) -> bytes:
+        first = self.design.parties[0]
+        seed = site.kept("rounds.seed") if site.party == first else site.received("mask_seed", [first]).get(first)
         if seed is None:
-            raise Refused("rounds come after the features were masked", code="stopped")
-        return np.asarray(lines - vectors.expand_matrix_mask(_seed_of_stretch(seed, stretch), *lines.shape), "<u8")
+            raise Refused("masks come after the parties have agreed on a seed", code="stopped")
+        return bytes(seed)
 
-    def _letters(
-        self, site: Site, name: str, number: int, own: Any, *, stretch: int | None = None, last: bool = True
-    ) -> list[Any]:
-        """All parties' letters of this round, this party's first; of a `stretch`, where there are several. They stay
-        until the `last` step that reads them."""
-        letters = site.take(name, self._peers(site)) if last else site.received(name, self._peers(site))
-        if (
-            own is None
-            or any((letter["round"], letter.get("stretch")) != (number, stretch) for letter in letters.values())
-            or len(letters) < len(self.widths) - 1
-        ):
-            raise Refused(f"{name} of round {number} did not arrive from every party", code="stopped")
-        return [own, *(letter["words"] for letter in letters.values())]
+    def _round_seed(self, site: Site, number: int, stretch: int) -> bytes:
+        return derive(self._seed(site), "round", number, stretch)
 
-    def _wave_hand(self, site: Site, number: int, stretch: int, dealt: dict[str, Any] | None = None) -> waves.WaveHand:
-        """The hand of a stretch; `dealt` is what the last party needs beyond its seed, and only for its shares."""
-        part, count = self.stretches(site.dims["rows"])[stretch], len(CURVE.harmonics)
-        rows, rest = part.stop - part.start, None
-        if dealt is not None:
-            found = dealt.get("waves")
-            if dealt["round"] != number or (found is not None) != (site.party == self.design.parties[-1]):
-                raise Refused(f"round {number} was not dealt as agreed on", code="stopped")
-            if found is not None and found.size != 2 * count * rows:
-                raise Malformed(f"waves of {rows} rows were expected", code="form", key="wave_hand")
-            rest = None if found is None else found.reshape(2 * count, rows)
-        seed = _seed_of_stretch(self._hand(site, number, "sums")["seed"], stretch)
-        return waves.WaveHand(seed, rows, count, rest)
+    def _matrix_mask(self, seed: bytes, party: str, stretch: int, part: slice) -> Words:
+        rows = part.stop - part.start
+        words = lookup.draw_words(derive(seed, "instruments", party, stretch), self.widths[party] * rows)
+        return words.reshape(self.widths[party], rows)
 
-    def _vector_hand(self, site: Site, number: int, stretch: int) -> vectors.VectorHand:
-        """The hand of a stretch. The last party is dealt its share of the products of all masks in one: it adds it with
-        the first stretch."""
-        hand, part = self._hand(site, number, "sums"), self.stretches(site.dims["rows"])[stretch]
-        rest = hand.get("sums")
-        if stretch and rest is not None:
-            rest = np.zeros_like(rest)
-        seed, columns = _seed_of_stretch(hand["seed"], stretch), sum(self.widths.values())
-        return vectors.VectorHand(seed, part.stop - part.start, columns, rest)
+    def _label_mask(self, seed: bytes, stretch: int, part: slice) -> Words:
+        return lookup.draw_words(derive(seed, "labels", stretch), part.stop - part.start)
 
-    def _hand(self, site: Site, number: int, rest: str) -> dict[str, Any]:
-        hand: dict[str, Any] | None = site.kept(f"rounds.hand/{number}")
-        if hand is None or (rest in hand) != (site.party == self.design.parties[-1]):
-            raise Refused(f"round {number} was not dealt as agreed on", code="stopped")
-        return hand
+    def _angle_mask(self, round_seed: bytes, party: str, rows: int) -> lookup.Angles:
+        return lookup.draw_angles(derive(round_seed, "scores", party), rows)
 
     # The coordinator's side.
 
-    def coordinate_whitening(self, parties: Parties, whitening: Mapping[str, Floats]) -> None:
+    def coordinate_whitening(self, parties: Parties, whitening: Mapping[str, Floats]) -> Held:
         view = parties.under(self.name)
-        seeds = self._seeds(view, "matrices")
-        each = {
-            party: {"matrix_seed": derive(seed, "matrix"), "whitening": whitening[party].reshape(-1)}
-            for party, seed in seeds.items()
-        }
-        view.ask("blind", each=each)
-        for stretch in range(1, len(self.stretches(parties.dims["rows"]))):
-            view.ask("mask", to=list(self.widths), label=stretch)
+        view.ask("blind", each={party: {"whitening": matrix.reshape(-1)} for party, matrix in whitening.items()})
+        rows, held = self.stretches(parties.dims["rows"]), None
+        for stretch, part in enumerate(rows):
+            held = self._masked_matrices(view, stretch, part)
+        # Rows that take several stretches stay in the journal.
+        return held if len(rows) == 1 else None
 
-    def coordinate_round(self, parties: Parties, number: int, weights: Floats, intervals: Floats) -> None:
+    def _masked_matrices(self, view: Parties, stretch: int, part: slice) -> dict[str, Words]:
+        """What the parties show of a stretch, one line for each instrument and the label last; asked once and read from
+        the journal later."""
+        found = view.ask("mask", to=list(self.design.parties), label=stretch)
+        lines, rows = {}, part.stop - part.start
+        for party, width in self.widths.items():
+            count = width + (party == self.design.label_at)
+            lines[party] = lookup.unpack_words(found[party]["masked_instruments"], count * rows).reshape(count, rows)
+        return lines
+
+    def coordinate_round(
+        self,
+        parties: Parties,
+        number: int,
+        weights: Floats,
+        intervals: Floats,
+        curve: int = len(CURVES) - 1,
+        held: Held = None,
+    ) -> None:
         view, stretches = parties.under(self.name), self.stretches(parties.dims["rows"])
-        seeds = list(self._seeds(view, f"round/{number}").values())
-        matrices = [
-            (derive(seed, "matrix"), width)
-            for seed, width in zip(self._seeds(view, "matrices").values(), self.widths.values())
-        ]
-        sums = np.zeros(sum(self.widths.values()), np.uint64)
+        sums = np.zeros(self.size, np.uint64)
+        weights, chosen = np.asarray(weights, np.float64), np.array([curve], np.uint8)
+        each: dict[str, dict[str, Any]]
         for stretch, part in enumerate(stretches):
-            of_stretch = [(_seed_of_stretch(seed, stretch), width) for seed, width in matrices]
-            own = [_seed_of_stretch(seed, stretch) for seed in seeds]
-            rest = vectors.deal_vector(of_stretch, own, part.stop - part.start)[-1].rest
-            assert rest is not None
-            sums += rest
-        hands: dict[str, dict[str, Any]] = {party: {"seed": seed} for party, seed in zip(self.widths, seeds)}
-        last = self.design.parties[-1]
-        hands[last] |= {"sums": sums}
-        each: Mapping[str, Mapping[str, Any]] = {
-            party: {"round_hand": hand, "interval": interval}
-            for (party, hand), interval in zip(hands.items(), intervals)
-        }
-        view.ask("weigh", each=each, label=number, weights=np.asarray(weights, np.float64))
-        for stretch, part in enumerate(stretches):
-            own = [_seed_of_stretch(seed, stretch) for seed in seeds]
-            dealt: dict[str, dict[str, Any]] = {party: {"round": number} for party in self.widths}
-            found = waves.deal_waves(own, part.stop - part.start, CURVE)[-1].rest
-            assert found is not None
-            dealt[last]["waves"] = found.reshape(-1)
-            each = {party: {"wave_hand": hand} for party, hand in dealt.items()}
-            view.ask("respond", each=each, label=number * len(stretches) + stretch)
+            label = number * len(stretches) + stretch
+            each = {party: {"interval": interval} for party, interval in zip(self.design.parties, intervals)}
+            shown = view.ask("weigh", each=each, label=label, weights=weights, curve=chosen)
+            opened = self._look_up(view, label, CURVES[min(curve, len(CURVES) - 1)], shown)
+            lines = held or self._masked_matrices(view, stretch, part)
+            opened -= lines[self.design.label_at][-1]
+            for party, place in self.places.items():
+                sums[place] += multiply_vector(lines[party][: self.widths[party]], opened)
+            if self.design.intercept:
+                sums[-1:] += np.uint64(constant_units(self.size)) * opened.sum(dtype=np.uint64, keepdims=True)
+            each = self._split(view, label, opened, sums if part.stop == parties.dims["rows"] else None)
+            view.ask("settle", each=each, label=label)
 
-    def _seeds(self, view: Parties, name: str) -> dict[str, bytes]:
-        found: dict[str, bytes] = view.once(name, lambda: {party: fresh_seed() for party in self.design.parties})
-        return {party: found[party] for party in self.design.parties}
+    def _look_up(self, view: Parties, label: int, curve: Response, shown: Mapping[str, Any]) -> Words:
+        """The masked responses at the masked scores of a stretch."""
+        order = self.design.parties
+        angles = lookup.add_angles([shown[party]["masked_scores"] for party in order])
+        seeds = self._seeds(view, f"query/{label}", "rounding")
+        places = lookup.round_to_entries(angles, curve.table, seeds["rounding"])
+        each: dict[str, dict[str, Any]] = {party: {"seed": seeds[party]} for party in order}
+        rest = lookup.split_entries(places, curve.table, [seeds[party] for party in order[:-1]])
+        each[order[-1]]["rest"] = rest.reshape(-1)
+        found = view.ask("respond", each={party: {"query": one} for party, one in each.items()}, label=label)
+        return lookup.join_answers([lookup.unpack_words(found[party]["looked_up"], len(angles)) for party in order])
 
+    def _split(self, view: Parties, label: int, opened: Words, sums: Words | None) -> dict[str, dict[str, Any]]:
+        """Shares of masked responses, and of the coordinator's sums with the last stretch."""
+        order, seeds = self.design.parties, self._seeds(view, f"part/{label}")
+        each: dict[str, dict[str, Any]] = {party: {"seed": seeds[party]} for party in order}
+        rest, left = opened.copy(), None if sums is None else sums.copy()
+        for party in order[:-1]:
+            rest -= lookup.draw_words(seeds[party], len(rest))
+            if left is not None:
+                left -= self._sums_share(seeds[party])
+        each[order[-1]]["rest"] = lookup.pack_words(rest, self.bits)
+        if left is not None:
+            each[order[-1]]["sums"] = left
+        return {party: {"part": one} for party, one in each.items()}
 
-def _seed_of_stretch(seed: bytes, stretch: int) -> bytes:
-    return derive(seed, "stretch", stretch)
+    def _seeds(self, view: Parties, name: str, *more: str) -> dict[str, bytes]:
+        """Fresh seeds, one for each party and for each further purpose, journalled before they are used."""
+        names = (*self.design.parties, *more)
+        found: dict[str, bytes] = view.once(name, lambda: {f"{at}": fresh_seed() for at in range(len(names))})
+        return {one: found[f"{at}"] for at, one in enumerate(names)}
 
 
 def half_labels(second: NDArray[np.bool_]) -> Words:
     """y − ½ in units of a response."""
-    half = 1 << (RESPONSE_PLACES - 1)
+    half = 1 << (TABLE_PLACES - 1)
     return np.where(second, half, -half).astype(np.int64).view(np.uint64)

@@ -54,6 +54,7 @@ from comity.methods.tables import validate
 from comity.methods.vertical.budgets import LARGEST_WEIGHT, Blocks, affordable_epsilon, format_rounded_up, party_losses
 from comity.methods.vertical.centralised import CentralRounds, compute_baselines, measure_error, pool_columns
 from comity.methods.vertical.class_count import constant_coefficients, count_rows, estimate_share, release_count
+from comity.methods.vertical.curves import ERROR
 from comity.methods.vertical.dealer_rounds import DealerRounds
 from comity.methods.vertical.descent import Descent
 from comity.methods.vertical.design import PLACES, Design
@@ -73,7 +74,7 @@ from comity.methods.vertical.moments import (
 from comity.methods.vertical.prediction import describe_prediction
 from comity.methods.vertical.published.polynomial import Repair
 from comity.methods.vertical.rlwe_rounds import RlweRounds
-from comity.methods.vertical.rounds import ERROR, RoundCount, Rounds, check_room, has_room
+from comity.methods.vertical.rounds import RoundCount, Rounds
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Loss, Pure
 from comity.privacy.mechanisms import Noise
@@ -779,8 +780,6 @@ class GradientRegression(VerticalRegression):
             return "Gaussian noise, and so a delta"
         if self.party_epsilon:
             return "budgets about whole records, without vertical.party_epsilon"
-        if self.products == "dealer" and not has_room(self.max_rows, len(self.columns)):
-            return "a lower vertical.max_rows: their sums must fit into 64 bits"
         return None
 
     def _covers_colluders(self, consortium: Consortium) -> bool:
@@ -791,7 +790,6 @@ class GradientRegression(VerticalRegression):
     def secure_rounds(self) -> Rounds:
         if self.products == "rlwe":
             return RlweRounds(design=self.design, max_rows=self.max_rows)
-        check_room(self.max_rows, len(self.columns))
         return DealerRounds(design=self.design, max_rows=self.max_rows)
 
     @cached_property
@@ -891,9 +889,10 @@ class GradientRegression(VerticalRegression):
             return super().coordinate(parties)
         opened, rows = self.open_moments(parties)
         descent = self.start(opened, rows, consortium)
-        self.secure_rounds.coordinate_whitening(parties, descent.whitening)
+        rounds = self.secure_rounds
+        held = rounds.coordinate_whitening(parties, descent.whitening)
         for number in range(self.rounds):
-            self.secure_rounds.coordinate_round(parties, number, descent.weights, descent.intervals)
+            rounds.coordinate_round(parties, number, descent.weights, descent.intervals, descent.curve, held)
             descent = descent.step(parties.sum(self.descend).value)
         return {"model": descent.coefficients}
 
@@ -1001,7 +1000,7 @@ class GradientRegression(VerticalRegression):
             return ""
         rows = min(self.max_rows, 10_000)
         sent = self.secure_rounds.bytes_per_round(rows) / 1e6
-        return f"; without a dealer the parties send each other {sent:.3g} MB in each round over {rows} rows"
+        return f"; without a dealer the parties send each other up to {sent:.3g} MB in each round over {rows} rows"
 
 
 def _with_reader(consortium: Consortium) -> Consortium:

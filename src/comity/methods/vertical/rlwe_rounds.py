@@ -27,7 +27,8 @@ and sin k(a + b) = sin ka·cos kb + cos ka·sin kb, so with the first party's in
     Σ_i u_i (s(z_i) − y_i + ½)  =  Σ_i Σ_w (u_i · left_w(a_i)) · right_w(b_i),
 
 where left_w are the sines and cosines of all harmonics and 1, right_w the cosines and sines times their amplitudes and
-½ − y: one long inner product of `LINES` entries for each row, and no elementwise product of shared values. Entries are
+½ − y: one long inner product of `count_lines` entries for each row, and no elementwise product of shared values.
+Entries are
 rounded to 2^−PLACES. A party that lacks the label leaves out its line. Rows come in chunks as long as a ring element,
 each line of a chunk after the other: messages and memory do not grow with the rows.
 
@@ -48,7 +49,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.compiled import compiled
-from comity.crypto.dealer_waves import STEPS
+from comity.crypto.masked_lookup import STEPS
 from comity.crypto.products.rlwe import NARROW
 from comity.crypto.products.rlwe_product import DROPPED, NONCE_BYTES, Encryptor, Evaluator, Plan, Reply, Sums
 from comity.entropy import Stream, derive
@@ -61,20 +62,22 @@ from comity.federation.declare.protection import Derived, Sealed
 from comity.federation.declare.release import Array, Blob, Count, Each, Fields, Form
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
+from comity.methods.vertical.curves import CURVES, WIDEST, Response
 from comity.methods.vertical.design import PLACES
-from comity.methods.vertical.rounds import CURVE, MAX_ROUNDS, Rounds, constant_units
+from comity.methods.vertical.rounds import MAX_ROUNDS, NOISE_ROOM, Held, Rounds, constant_units
 
 Angles = NDArray[np.uint16]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int32]
 Words = NDArray[np.uint64]
 
-_NOISE_ROOM = 1 << 43
-"""Room in the ring for the noise, in units of a product."""
+_LARGEST_ROUNDING = 2.0**-8
+"""The most that bits which messages leave out may add to the sensitivity, as a share of it: as many are left out as it
+allows. The noise grows by the same share."""
 
-_LARGEST_CARRY = 2.0**-8
-"""The most that carries may add to the sensitivity, as a share of it: messages leave out as many bits as it allows. The
-noise grows by the same share."""
+_LARGEST_DEVIATION = 0.25
+"""The most that they may add to the deviation of an opened sum, where a record counts up to 1. Noise has a deviation
+above 2 wherever ε is below 20."""
 
 _RING = NARROW
 CHUNK = _RING.degree
@@ -84,8 +87,10 @@ _STRETCH_CHUNKS = 32
 """Chunks of a stretch: 20 MB of a message."""
 _MAX_STRETCHES = 1 << 16
 
-LINES = 2 * len(CURVE.harmonics) + 1
-"""Entries of a row: sine and cosine of every harmonic, and the label's."""
+
+def count_lines(curve: Response) -> int:
+    """Entries of a row: sine and cosine of every harmonic, and the label's."""
+    return 2 * len(curve.harmonics) + 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,7 +105,7 @@ class RlweRounds(Rounds):
     def bits(self) -> int:
         """Bits of the ring of shares: for the sums, with the number of parties as a factor, which the check of a
         declared sum includes, and two to spare."""
-        return (len(self.design.parties) * self._most(self.max_rows) + _NOISE_ROOM).bit_length() + 2
+        return (len(self.design.parties) * self._most(self.max_rows) + NOISE_ROOM).bit_length() + 2
 
     def _most(self, rows: int) -> int:
         """The largest sum over so many rows, in units of a product."""
@@ -108,14 +113,34 @@ class RlweRounds(Rounds):
 
     @cached_property
     def carry(self) -> int:
-        """How many units a product may be off, for all parties and up to `max_rows` rows."""
-        return max((self.plan(party, self.max_rows).off_by for party in self.partner), default=1)
+        """How many units errors of encryption may move a product, for all parties, curves and up to `max_rows` rows,
+        and one for a carry."""
+        plans = [self._plan(party, self.max_rows, curve, 0) for party in self.partner for curve in CURVES]
+        return 1 + max((plan.off_by for plan in plans), default=1)
+
+    @cached_property
+    def moved_by_rounding(self) -> float:
+        """How far what messages leave out moves the sums with one record, in L2 and in units of a product."""
+        return self._moved(self._dropped)
+
+    def _moved(self, dropped: int) -> float:
+        """The error of a coefficient times the evaluator's entries of the same row, all instruments together."""
+        return max(
+            (
+                self._plan(party, self.max_rows, curve, dropped).coefficient_error * _entries(self.size, curve)
+                for party in self.partner
+                for curve in CURVES
+            ),
+            default=0.0,
+        )
 
     @property
     def bound(self) -> OpenedValue:
-        """Twice the largest contribution of a record, plus the carry of every product at each of two neighbours."""
+        """Twice the largest contribution of a record, with the rounding of its own coefficients, plus the carry of
+        every product at each of two neighbours (proof.md, 11)."""
         largest = rounded_residual(self.size)
-        l2 = 2 * largest * (1 + 1e-12) + 2 * self.carry * self.grid * sqrt(self.size)
+        beside = self.moved_by_rounding + self.carry * sqrt(self.size)
+        l2 = 2 * largest * (1 + 1e-12) + 2 * self.grid * beside
         return OpenedValue(l2=l2, limit=self.max_rows * largest, ring=self.bits)
 
     @cached_property
@@ -135,30 +160,36 @@ class RlweRounds(Rounds):
     def _lines_of(self, party: str) -> int:
         return self.widths[party] + (party == self._with_constant)
 
-    def lines(self, party: str) -> int:
+    def lines(self, party: str, curve: Response = WIDEST) -> int:
         """Entries of a row in the product of a party with its partner: the label's only where the partner has it."""
-        return LINES if self.partner[party] == self.design.label_at else LINES - 1
+        return count_lines(curve) - (self.partner[party] != self.design.label_at)
 
     @cached_property
     def _dropped(self) -> int:
-        """How many bits messages leave out: the most whose carry stays within its share of the sensitivity."""
-        allowed = _LARGEST_CARRY * rounded_residual(self.size) / (self.grid * sqrt(self.size))
+        """How many bits messages leave out: the most that keeps within its shares of sensitivity and noise."""
+        allowed = _LARGEST_ROUNDING * rounded_residual(self.size) / self.grid
         fits = [
             dropped
             for dropped in DROPPED
-            if all(self._plan(party, self.max_rows, dropped).off_by <= allowed for party in self.partner)
+            if self._moved(dropped) <= allowed and self._deviation(dropped) <= _LARGEST_DEVIATION
         ]
         return max(fits, default=0)
 
-    def plan(self, party: str, rows: int) -> Plan:
-        """Parameters of a party's product with its partner."""
-        return self._plan(party, rows, self._dropped)
+    def _deviation(self, dropped: int) -> float:
+        """Of the error that bits left out add to an opened sum, if they are as good as uniform: ciphertexts are."""
+        squares = self.max_rows * len(WIDEST.harmonics) * 4.0**PLACES
+        errors = max(self._plan(party, self.max_rows, WIDEST, dropped).coefficient_error for party in self.partner)
+        return float(errors * sqrt(squares / 3) * self.grid)
 
-    def _plan(self, party: str, rows: int, dropped: int) -> Plan:
-        lines, unit = self.lines(party), 1 << PLACES
+    def plan(self, party: str, rows: int, curve: Response = WIDEST) -> Plan:
+        """Parameters of a party's product with its partner."""
+        return self._plan(party, rows, curve, self._dropped)
+
+    def _plan(self, party: str, rows: int, curve: Response, dropped: int) -> Plan:
+        lines, unit = self.lines(party, curve), 1 << PLACES
         limit = max(self.limit(party), constant_units(self.size) / unit if party == self._with_constant else 0.0)
         # Of one row's entries: |sin| + |cos| <= √2 for each harmonic, the label's, and rounding.
-        of_row = unit * limit * (sqrt(2) * len(CURVE.harmonics) + lines - LINES + 1) + lines / 2
+        of_row = unit * limit * (sqrt(2) * len(curve.harmonics) + lines % 2) + lines / 2
         return Plan(
             lines * rows,
             1,
@@ -168,8 +199,8 @@ class RlweRounds(Rounds):
             self.bits,
             _RING,
             dropped=dropped,
-            # Above what any number of rows that a study may have is off by.
-            beside=1 << PLACES * 2,
+            # Errors take part of the room for the noise.
+            beside=NOISE_ROOM >> 2,
             sum_b=ceil(rows * of_row),
             most=self._most(rows),
             blocks=_STRETCH_CHUNKS * lines,
@@ -186,11 +217,11 @@ class RlweRounds(Rounds):
         length = _STRETCH_CHUNKS * CHUNK
         return [slice(start, min(start + length, rows)) for start in range(0, rows, length)]
 
-    def bytes_per_round(self, rows: int) -> int:
-        """Bytes that all parties send each other in a round over so many rows."""
+    def bytes_per_round(self, rows: int, curve: Response = WIDEST) -> int:
+        """Bytes that all parties send each other in a round over so many rows; at most those of the widest curve."""
         products = 0
         for party in self.partner:
-            plan = self.plan(party, rows)
+            plan = self.plan(party, rows, curve)
             products += plan.packed_bytes * (CHUNK + plan.rows) + plan.message_bytes[1]
         return products + 2 * rows * len(self.partner) * (len(self.design.parties) - 2)
 
@@ -211,6 +242,7 @@ class RlweRounds(Rounds):
                 release("whitening", COORDINATOR, EVERY_PARTY, moments, Array(None)),
                 release("weights", COORDINATOR, EVERY_PARTY, moments, Array((self.size,))),
                 release("interval", COORDINATOR, EVERY_PARTY, moments, Array((2,))),
+                release("curve", COORDINATOR, EVERY_PARTY, moments, Array((1,), "|u1")),
                 release("score_seed", EVERY_PARTY, EVERY_PARTY, Sealed("a random number"), seed),
                 release("score_parts", EVERY_PARTY, EVERY_PARTY, Sealed("uniform words"), parts),
                 release("wave_nonce", EVERY_PARTY, EVERY_PARTY, Sealed("a random number"), nonce),
@@ -230,9 +262,9 @@ class RlweRounds(Rounds):
         site.keep("rounds.whitening", whitening.reshape(width + 1, width))
 
     @step(times=MAX_ROUNDS)
-    def weigh(self, site: Site, weights: Floats, interval: Floats) -> None:
-        number = int(site.label)
-        own = self._partial_scores(site, weights, interval)
+    def weigh(self, site: Site, weights: Floats, interval: Floats, curve: NDArray[np.uint8]) -> None:
+        number, which = int(site.label), self._agree_on_curve(site, int(site.label), curve)
+        own = self._partial_scores(site, weights, interval, which, slice(0, site.dims["rows"]))
         site.keep(f"rounds.scores/{number}", own.astype("<u2"))
         rest: dict[str, dict[str, Angles]] = {}
         for party, other in self.partner.items():
@@ -245,7 +277,7 @@ class RlweRounds(Rounds):
         if site.party in self.partner:
             seed = site.secret()
             site.keep(f"rounds.evaluator/{number}", seed)
-            nonce = Evaluator(self.plan(site.party, site.dims["rows"]), seed).nonce
+            nonce = Evaluator(self.plan(site.party, site.dims["rows"], which), seed).nonce
             site.send(self.partner[site.party], "wave_nonce", {"round": number, "nonce": nonce})
 
     @step(times=MAX_ROUNDS * _MAX_STRETCHES)
@@ -255,14 +287,14 @@ class RlweRounds(Rounds):
         nonces = self._letters(site, "wave_nonce", number, peers, last)
         outside = {party for peer in peers for party in self._outside(peer)}
         parts = self._letters(site, "score_parts", number, sorted(outside), last)
-        halves = self._halves(site, part)
+        halves, curve = self._halves(site, part), self._curve(site, number)
         for peer in peers:
             place = self._scores(site, number)[part].astype(np.int64)
             for party in self._outside(peer):
                 if peer not in parts[party]["parts"]:
                     raise Malformed(f"a part of the scores for {peer} was expected from {party}", code="form")
                 place += parts[party]["parts"][peer][part]
-            plan, nonce = self.plan(peer, site.dims["rows"]), nonces[peer]["nonce"]
+            plan, nonce = self.plan(peer, site.dims["rows"], curve), nonces[peer]["nonce"]
             name = f"rounds.encryptor/{number}/{peer}"
             if stretch == 0:
                 seed = site.secret()
@@ -270,12 +302,12 @@ class RlweRounds(Rounds):
                 side = Encryptor(plan, seed)
             else:
                 side = Encryptor.resume(plan, self._kept_seed(site, name), nonce, stretch)
-            message = _Message.empty(plan, self._message_length(peer, stretch, part))
+            message = _Message.empty(plan, self._message_length(peer, curve, stretch, part))
             if stretch == 0:
                 message.add(side.begin(nonce))
             for start in range(0, len(place), CHUNK):
                 rows = slice(start, start + CHUNK)
-                values = right_lines(_on_circle(place[rows]), None if halves is None else halves[rows])
+                values = right_lines(curve, _on_circle(place[rows]), None if halves is None else halves[rows])
                 for block in _blocks(values.reshape(1, -1), plan.block_rows):
                     message.add(side.encrypt(block))
             fields = {"round": number, "stretch": stretch, "nonce": side.nonce}
@@ -288,12 +320,13 @@ class RlweRounds(Rounds):
         if other is None:
             return
         rows = site.dims["rows"]
-        plan = self.plan(site.party, rows)
+        curve = self._curve(site, number)
+        plan = self.plan(site.party, rows, curve)
         message = self._letters(site, "wave_encrypted", number, [other], True)[other]
         seeds = self._letters(site, "score_seed", number, self._outside(site.party), last)
-        lines, length = self.lines(site.party), self._message_length(site.party, stretch, part)
+        lines, length = self.lines(site.party, curve), self._message_length(site.party, curve, stretch, part)
         sizes = message["low"].size, message["high"].size
-        if message["stretch"] != stretch or sizes != (length, (plan.parameters.words - 1) * length):
+        if message["stretch"] != stretch or sizes != (length, plan.high * length):
             raise Malformed(f"encrypted waves of round {number} were expected from {other}", code="form")
         packed = _Message(plan, message["low"], message["high"].reshape(-1, length))
         place = self._scores(site, number)[part].astype(np.int64)
@@ -305,7 +338,8 @@ class RlweRounds(Rounds):
             # The holder's partner does not have the label: the holder multiplies it alone.
             alone += own @ np.ldexp(-halves, PLACES)
         for start in range(0, len(place), CHUNK):
-            values = multiply_lines(own[:, start : start + CHUNK], _on_circle(place[start : start + CHUNK]), lines)
+            on_circle = _on_circle(place[start : start + CHUNK])
+            values = multiply_lines(own[:, start : start + CHUNK], curve, on_circle, lines)
             for block in _blocks(values, plan.block_rows):
                 side.absorb(packed.next(block.shape[1]), block)
         if not last:
@@ -319,9 +353,9 @@ class RlweRounds(Rounds):
         site.keep(f"rounds.share/{number}", side.share().reshape(-1) + alone.astype(np.int64).view(np.uint64))
         site.send(other, "wave_evaluated", {"round": number, "h": reply.h.reshape(-1), "v": reply.v.reshape(-1)})
 
-    def _message_length(self, party: str, stretch: int, part: slice) -> int:
+    def _message_length(self, party: str, curve: Response, stretch: int, part: slice) -> int:
         """Coefficients of a stretch of the message to a party; the first has block 0 before its rows."""
-        return self.lines(party) * (int(part.stop) - int(part.start)) + (CHUNK if stretch == 0 else 0)
+        return self.lines(party, curve) * (int(part.stop) - int(part.start)) + (CHUNK if stretch == 0 else 0)
 
     def _evaluator(
         self, site: Site, number: int, stretch: int, nonce: bytes, message: _Message
@@ -355,7 +389,7 @@ class RlweRounds(Rounds):
             total[self._places_of(site.party)] += found
         peers = self._partnered_by(site.party)
         for peer, reply in self._letters(site, "wave_evaluated", number, peers, True).items():
-            plan = self.plan(peer, site.dims["rows"])
+            plan = self.plan(peer, site.dims["rows"], self._curve(site, number))
             seed = self._kept_seed(site, f"rounds.encryptor/{number}/{peer}")
             words, columns = plan.parameters.words, plan.columns_b
             if reply["h"].size != words * columns * plan.block_rows or reply["v"].size != words * columns:
@@ -411,14 +445,24 @@ class RlweRounds(Rounds):
 
     # The coordinator's side.
 
-    def coordinate_whitening(self, parties: Parties, whitening: Mapping[str, Floats]) -> None:
+    def coordinate_whitening(self, parties: Parties, whitening: Mapping[str, Floats]) -> Held:
         each = {party: {"whitening": matrix.reshape(-1)} for party, matrix in whitening.items()}
         parties.under(self.name).ask("whiten", each=each)
+        return None
 
-    def coordinate_round(self, parties: Parties, number: int, weights: Floats, intervals: Floats) -> None:
+    def coordinate_round(
+        self,
+        parties: Parties,
+        number: int,
+        weights: Floats,
+        intervals: Floats,
+        curve: int = len(CURVES) - 1,
+        held: Held = None,
+    ) -> None:
         view = parties.under(self.name)
         each = {party: {"interval": interval} for party, interval in zip(self.design.parties, intervals)}
-        view.ask("weigh", each=each, label=number, weights=np.asarray(weights, np.float64))
+        shown = np.array([curve], np.uint8)
+        view.ask("weigh", each=each, label=number, weights=np.asarray(weights, np.float64), curve=shown)
         stretches = len(self.stretches(parties.dims["rows"]))
         for place in range(number * stretches, (number + 1) * stretches):
             view.ask("encrypt", to=list(self.design.parties), label=place)
@@ -435,37 +479,39 @@ def _on_circle(place: NDArray[np.int64]) -> Angles:
     return np.asarray(place % STEPS, np.uint16)
 
 
-def left_lines(place: Angles) -> Floats:
+def left_lines(curve: Response, place: Angles) -> Floats:
     """left_w, one line per entry."""
-    return np.asarray(_left_table()[:, place], np.float64)
+    return np.asarray(_left_table(curve)[:, place], np.float64)
 
 
-def right_lines(place: Angles, half_labels: Floats | None) -> Integers:
+def right_lines(curve: Response, place: Angles, half_labels: Floats | None) -> Integers:
     """right_w, one line per entry, in units of 2^−PLACES; the last is ½ − y, at the party that has it."""
-    lines = np.asarray(_right_table()[:, place], np.int32)
-    if half_labels is None:
-        return lines
-    return np.vstack([lines, np.rint(np.ldexp(-half_labels, PLACES)).astype(np.int32)])
+    table = _right_table(curve)
+    lines = np.empty((len(table) + (half_labels is not None), len(place)), np.int32)
+    np.take(table, place, axis=1, out=lines[: len(table)])
+    if half_labels is not None:
+        lines[-1] = np.rint(np.ldexp(-half_labels, PLACES))
+    return lines
 
 
 @cache
-def _left_table() -> Floats:
-    angle = _angles(np.arange(STEPS))
+def _left_table(curve: Response) -> Floats:
+    angle = _angles(curve, np.arange(STEPS))
     return np.vstack([np.sin(angle), np.cos(angle), np.ones(STEPS)])
 
 
 @cache
-def _right_table() -> Integers:
-    angle, amplitude = _angles(np.arange(STEPS)), np.array(CURVE.amplitudes)[:, None]
+def _right_table(curve: Response) -> Integers:
+    angle, amplitude = _angles(curve, np.arange(STEPS)), np.array(curve.amplitudes)[:, None]
     lines = np.vstack([amplitude * np.cos(angle), amplitude * np.sin(angle)])
     return np.asarray(np.rint(np.ldexp(lines, PLACES)), np.int32)
 
 
-def multiply_lines(instruments: Floats, place: Angles, lines: int = LINES) -> Integers:
+def multiply_lines(instruments: Floats, curve: Response, place: Angles, lines: int) -> Integers:
     """Each of the instruments, one line each in units of 2^−PLACES, times the first `left_lines`, which follow each
     other."""
     out = np.empty((len(instruments), lines * len(place)), np.int32)
-    _multiply_lines(np.ascontiguousarray(instruments), _left_table(), place, out)
+    _multiply_lines(np.ascontiguousarray(instruments), _left_table(curve), place, out)
     return out
 
 
@@ -489,7 +535,7 @@ class _Message:
 
     @classmethod
     def empty(cls, plan: Plan, length: int) -> _Message:
-        return cls(plan, np.empty(length, plan.low), np.empty((plan.parameters.words - 1, length), "<i4"))
+        return cls(plan, np.empty(length, plan.low), np.empty((plan.high, length), "<i4"))
 
     def _take(self, length: int) -> tuple[NDArray[Any], Integers]:
         start, self._at = self._at, self._at + length
@@ -508,12 +554,21 @@ def _blocks(values: Integers, length: int) -> Iterator[Integers]:
 
 
 def rounded_residual(instruments: int) -> float:
-    """sup |Σ_w (u left_w) right_w| over all rows of so many instruments of norm at most 1, with rounding."""
-    unit, harmonics = 2.0 ** -(PLACES + 1), len(CURVE.harmonics)
-    exact = 0.5 + float(np.abs(CURVE.values).max())
-    on_the_right = sqrt(2) * float(sum(CURVE.amplitudes)) + 2 * harmonics * unit
-    return exact + unit * (sqrt(2) * harmonics + sqrt(instruments) * on_the_right)
+    """sup |Σ_w (u left_w) right_w| over all rows of so many instruments of norm at most 1, with rounding, for every
+    curve."""
+    unit, found = 2.0 ** -(PLACES + 1), []
+    for curve in CURVES:
+        harmonics = len(curve.harmonics)
+        exact = 0.5 + float(np.abs(curve.values).max())
+        on_the_right = sqrt(2) * float(sum(curve.amplitudes)) + 2 * harmonics * unit
+        found.append(exact + unit * (sqrt(2) * harmonics + sqrt(instruments) * on_the_right))
+    return max(found)
 
 
-def _angles(place: NDArray[Any]) -> Floats:
-    return np.asarray(2 * np.pi / STEPS * np.outer(CURVE.harmonics, place.astype(np.float64)), np.float64)
+def _entries(instruments: int, curve: Response) -> float:
+    """A bound on Σ_w |u left_w| of one row in L2 over so many instruments, in units, with rounding."""
+    return (1 << PLACES) * (sqrt(2) * len(curve.harmonics) + 1) + sqrt(instruments) * count_lines(curve) / 2
+
+
+def _angles(curve: Response, place: NDArray[Any]) -> Floats:
+    return np.asarray(2 * np.pi / STEPS * np.outer(curve.harmonics, place.astype(np.float64)), np.float64)

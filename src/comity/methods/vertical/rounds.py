@@ -1,16 +1,11 @@
 """A round of gradients: the response to a score, the instruments that it is multiplied with, and the base class of the
 two protocols that bring shares of Σ u_i (s(z_i) − y_i + ½) to the sites: `dealer_rounds` and `rlwe_rounds`.
 
-Response. The logistic curve is made periodic, so no score can leave it:
-
-    σ(z) − ½  ≈  s(z) = Σ_k b_k sin(2πk z/64),    k = 1, 3, … 15,    b_k = (4π/64)/sinh(2π²k/64)
-
-are the first terms of the series of a curve that rises around 0 and falls again around ±32. Within |z| <= `REACH` it is
-off by at most `ERROR`. A score is a sum of the parties' partial scores modulo the period, and s is bounded by `LARGEST`
-on the whole circle: the sensitivity of a round needs no clipping and holds for all weights. Scores that wrap around
-would mislead. Each party therefore clips its part to an interval around its noisy mean, with a width in proportion to
-its noisy deviation (`FeatureDistribution.intervals`). The intervals add up to the reach, about ten times the deviation
-of a typical score: clipping is rare, and matters for accuracy only.
+Response. s(z) of one of the periodic curves of `curves.py`. A score is a sum of the parties' partial scores modulo the
+period, and s is bounded by `LARGEST` on the whole circle: the sensitivity of a round needs no clipping and holds for
+all weights and curves. Scores that wrap around would mislead. Each party therefore clips its part to an interval around
+its noisy mean, with a width in proportion to its noisy deviation (`FeatureDistribution.intervals`). The intervals add
+up to the reach of the curve, 2.5 deviations or more of each part: clipping is rare, and matters for accuracy only.
 
 Instruments. A party knows all of its own columns of a row, so it can clip *their* norm; nobody can clip a whole row's.
 With d_k features at party k, d at all parties and a share c of the squared norm for the constant, party k's instruments
@@ -27,23 +22,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import floor, pi, sinh, sqrt
+from math import floor, sqrt
 from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
-from comity.crypto import dealer_waves as waves
-from comity.crypto.dealer_waves import PLACES as WAVE_PLACES
-from comity.crypto.dealer_waves import STEPS, Curve
 from comity.data.row_products import clip_received, products
-from comity.errors import Refused, StudyError
+from comity.errors import Malformed, Refused
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import OpenedValue
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol
 from comity.methods.by_columns.common_rows import CommonRows, common_rows
+from comity.methods.vertical.curves import CURVES, LARGEST, WIDEST, Response
 from comity.methods.vertical.design import LABEL, PLACES, Design
 from comity.methods.vertical.moments import to_units
 
@@ -51,32 +44,18 @@ Angles = NDArray[np.uint16]
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
+Held = Mapping[str, Words] | None
+"""What a coordinator holds in memory between rounds, by party."""
+
 MAX_ROUNDS = 64
 RoundCount = Annotated[int, Interval(ge=1, le=MAX_ROUNDS)]
 
-PERIOD = 64
-"""A score of eight means certainty to three digits; this period allows scores up to 27. Not tuned on data."""
-
-_TERMS = 8
-CURVE = Curve(
-    harmonics=tuple(range(1, 2 * _TERMS, 2)),
-    amplitudes=tuple(4 * pi / PERIOD / sinh(2 * pi**2 * k / PERIOD) for k in range(1, 2 * _TERMS, 2)),
-)
-
-REACH = 27.0
-"""Five less than where the curve turns down again. Not tuned on data."""
-
-ERROR = 0.008
-"""sup |σ(z) − ½ − s(z)| over |z| <= REACH, rounded up."""
-
-LARGEST = CURVE.largest
-"""sup |s| over the circle, with the rounding of shares."""
 
 LARGEST_RESIDUAL = 0.5 + LARGEST
 """sup |s − y + ½|."""
 
-RESPONSE_PLACES = 2 * WAVE_PLACES
-"""Binary places of a response."""
+NOISE_ROOM = 1 << 43
+"""Room in the ring for the noise, in units of 2^−24."""
 
 _MATRIX_PLACES = 14
 _LARGEST_ENTRY = 1 << 10
@@ -97,21 +76,6 @@ and its maximum. On the same training rows at ε = 1, six draws, of 0, 0.5 and 1
 0.5, 0.112 without, 0.075 with 1. The others are equal up to chance: HAR alone decides. Other maxima were not tried."""
 
 
-def has_room(rows: int, parties: int) -> bool:
-    """Whether the sum over `rows` rows fits into 64 bits with a sign, a bit for the noise, and the number of parties as
-    a factor, which the check of a declared sum includes."""
-    return parties * rows * LARGEST_RESIDUAL * 2.0 ** (RESPONSE_PLACES + PLACES) < 2.0**61
-
-
-def check_room(rows: int, parties: int) -> None:
-    if not has_room(rows, parties):
-        raise StudyError(
-            f"gradients over {rows} rows of {parties} parties do not fit into 64 bits; lower vertical.max_rows, or "
-            'set vertical.solver = "quadratic"',
-            key="vertical.max_rows",
-        )
-
-
 def compute_partial_scores(own: Floats, weights: Floats, constant: float, centre: float, half_width: float) -> Floats:
     """A party's features times its weights, plus its constant, clipped to an interval around `centre`. The score of a
     row does not depend on the other rows."""
@@ -121,21 +85,9 @@ def compute_partial_scores(own: Floats, weights: Floats, constant: float, centre
         return np.asarray(centre + np.fmin(np.fmax(away, -half_width), half_width), np.float64)
 
 
-def to_angles(scores: Floats) -> Angles:
-    """Scores as places on the circle; defined for every float."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        steps = np.fmod(np.rint(scores * (STEPS / PERIOD)), STEPS)
-    return np.asarray(np.nan_to_num(steps).astype(np.int64) % STEPS, np.uint16)
-
-
-def evaluate_curve(places: Angles) -> Floats:
-    """s at these places of the circle."""
-    return np.asarray(CURVE.values[places.astype(np.int64) % STEPS], np.float64)
-
-
 def gradient_sensitivity() -> float:
     """L2 sensitivity of Σ u (s(z) − y + ½) to a replaced record: 2·sup|s − y + ½|, since |u| <= 1. It holds for all
-    weights, intervals and whitenings, and some approach it (proof.md, 9)."""
+    weights, curves, intervals and whitenings, and some approach it (proof.md, 9)."""
     return 2 * LARGEST_RESIDUAL * (1 + 1e-12)
 
 
@@ -253,11 +205,11 @@ class Rounds(Protocol, ABC):
         """A party's features in units of 2^−PLACES, from its columns of z."""
         return to_units(columns[:, self._is_feature(party)])
 
-    def scores(self, units: Floats, party: str, weights: Floats, interval: Floats) -> waves.Angles:
+    def scores(self, units: Floats, party: str, weights: Floats, interval: Floats, curve: Response = WIDEST) -> Angles:
         """A party's partial scores on the circle, from its features."""
         own, constant = self.own_weights(party, weights)
         found = compute_partial_scores(np.ldexp(units, -PLACES), own, constant, float(interval[0]), float(interval[1]))
-        return to_angles(found)
+        return curve.to_angles(found)
 
     def instruments(self, units: Floats, party: str, whitening: Floats) -> Floats:
         """A party's instruments, in units of 2^−PLACES, from its features."""
@@ -282,12 +234,22 @@ class Rounds(Protocol, ABC):
         party can check their total."""
 
     @abstractmethod
-    def coordinate_whitening(self, parties: Parties, whitening: Mapping[str, Floats]) -> None:
-        """Tell every party how to whiten its features, before the first round."""
+    def coordinate_whitening(self, parties: Parties, whitening: Mapping[str, Floats]) -> Held:
+        """Tell every party how to whiten its features, before the first round. What it returns spares the rounds work;
+        they do without it."""
 
     @abstractmethod
-    def coordinate_round(self, parties: Parties, number: int, weights: Floats, intervals: Floats) -> None:
-        """Bring shares of Σ u (s(z) − y + ½) at these weights to the sites; `intervals` has a line per party."""
+    def coordinate_round(
+        self,
+        parties: Parties,
+        number: int,
+        weights: Floats,
+        intervals: Floats,
+        curve: int = len(CURVES) - 1,
+        held: Held = None,
+    ) -> None:
+        """Bring shares of Σ u (s(z) − y + ½) at these weights to the sites; `intervals` has a line per party, and s is
+        the curve of this number."""
 
     @abstractmethod
     def share(self, site: Site, number: int) -> Words:
@@ -341,6 +303,21 @@ class Rounds(Protocol, ABC):
             return site.prepared("vertical.instruments", whitening.tobytes(), lambda: make(whole))[:, part]
         return make(part)
 
+    def _agree_on_curve(self, site: Site, number: int, curve: NDArray[np.uint8]) -> Response:
+        """The curve of a round, kept for its later steps."""
+        if curve[0] >= len(CURVES):
+            raise Malformed(f"one of {len(CURVES)} curves was expected", code="form", key="curve")
+        if site.kept(f"rounds.curve/{number}", int(curve[0])) != int(curve[0]):
+            raise Refused(f"round {number} has another curve already", code="form", key="curve")
+        site.keep(f"rounds.curve/{number}", int(curve[0]))
+        return CURVES[int(curve[0])]
+
+    def _curve(self, site: Site, number: int) -> Response:
+        found = site.kept(f"rounds.curve/{number}")
+        if found is None:
+            raise Refused(f"round {number} was not weighed", code="stopped")
+        return CURVES[found]
+
     def _labels(self, site: Site, part: slice) -> NDArray[np.bool_]:
         """Whether each of these rows is of the second class, at the label's holder."""
         return np.asarray(self._rows(site).labels(part) > 0, np.bool_)
@@ -351,13 +328,10 @@ class Rounds(Protocol, ABC):
     def _peers(self, site: Site) -> list[str]:
         return [party for party in self.design.parties if party != site.party]
 
-    def _partial_scores(self, site: Site, weights: Floats, interval: Floats) -> Angles:
-        """This party's partial scores of all rows."""
-        out = np.empty(len(self._rows(site)), np.uint16)
+    def _partial_scores(self, site: Site, weights: Floats, interval: Floats, curve: Response, part: slice) -> Angles:
+        """This party's partial scores of these rows."""
+        out = np.empty(part.stop - part.start, np.uint16)
         for piece in _pieces(len(out)):
-            units = self._units(site, piece).astype(np.float64)
-            out[piece] = self.scores(units, site.party, weights, interval)
+            here = slice(part.start + piece.start, part.start + piece.stop)
+            out[piece] = self.scores(self._units(site, here).astype(np.float64), site.party, weights, interval, curve)
         return out
-
-    def _me(self, site: Site) -> int:
-        return self.design.parties.index(site.party)
