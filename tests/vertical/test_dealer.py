@@ -93,9 +93,9 @@ def test_masks_of_a_site_that_changed_its_records_are_refused(monkeypatch: pytes
     tried = build_gradients(2, rounds=2)
     instruments, calls = DealerRounds._instruments, [0]
 
-    def changing(self: DealerRounds, site: Any) -> Any:
+    def changing(self: DealerRounds, site: Any, part: slice) -> Any:
         calls[0] += 1
-        found = instruments(self, site).copy()
+        found = instruments(self, site, part).copy()
         found[0, 0] += calls[0] > 2
         return found
 

@@ -106,8 +106,9 @@ def test_rounds_over_records_in_blocks_are_the_same_rounds(tmp_path: Path, kind:
     write(tmp_path, aligned=True)
     terms = {"vertical__solver": "gradient", "vertical__rounds": 2, "vertical__products": kind}
     whole, blocks = both(tmp_path, **terms)
-    # Shares are rounded at random. A wrong row or label would move weights by tenths.
-    np.testing.assert_allclose(blocks.released["model"], whole.released["model"], atol=1e-3)
+    # Shares are rounded at random, and with a dealer responses are. A wrong row or label would move weights by tenths.
+    tolerance = {"dealer": 0.03, "rlwe": 1e-3}[kind]
+    np.testing.assert_allclose(blocks.released["model"], whole.released["model"], atol=tolerance)
     assert abs(whole.error - blocks.error) < 0.01
 
 
@@ -126,12 +127,14 @@ def test_instruments_labels_and_scores_have_the_same_bits(tmp_path: Path, monkey
         seen[key].append((site.party, part.start, found.sum(axis=1).tolist(), sum(held)))
         return found
 
-    def scoring(self: Any, site: Any, given: Any, interval: Any) -> Any:
+    def scoring(self: Any, site: Any, given: Any, interval: Any, curve: Any, part: slice) -> Any:
         found = scores(
             self,
             site,
             weights.setdefault(f"weights {site.label}", given),
             weights.setdefault(f"interval {site.party} {site.label}", interval),
+            curve,
+            part,
         )
         seen[key].append((site.party, np.sort(found).tolist()))
         return found
@@ -172,7 +175,8 @@ def test_a_killed_run_goes_on_in_a_new_process_and_draws_nothing_twice(tmp_path:
         run_study(study(tmp_path, memory=TINY, **terms), seed=1, folder=begun, run_id=run, progress=stop_at(path))
     found = run_study(study(tmp_path, memory=TINY, **terms), seed=1, folder=begun, run_id=run)
     whole = run_study(study(tmp_path, memory=1.0, **terms), seed=1)
-    np.testing.assert_allclose(found.released["model"], whole.released["model"], atol=1e-3)
+    # Responses are rounded at random. A wrong row or label would move weights by tenths.
+    np.testing.assert_allclose(found.released["model"], whole.released["model"], atol=0.03)
     assert [one.spent for one in found.accounts] == [one.spent for one in whole.accounts]
 
 
