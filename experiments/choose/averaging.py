@@ -134,7 +134,7 @@ def run_descent(own: PooledTable, consortium: Consortium, source: NoiseSource) -
         rows = white.map_into_ball(features)
         noisy = open_sum(declared["whitened_moment"], sum_moments(rows, protocol.blocks), consortium, source)
     preconditioner = protocol.precondition(read_matrices(noisy, protocol.blocks), consortium, declared)
-    weights, kept, rounds = np.zeros(protocol.shape), np.zeros(protocol.shape), protocol.round_count
+    weights, kept, rounds = np.zeros(protocol.shape), np.zeros(protocol.shape), protocol.round_count(consortium)
     first, filled, cut = first_averaged_round(rounds), np.ones(len(features), np.bool_), protocol.clip_norm(consortium)
     for number in range(rounds):
         exact = protocol.objective.gradient(white.unwhiten(weights), features, targets, filled, cut, rows)
@@ -219,7 +219,9 @@ def choices() -> Iterator[Choice]:
     yield Choice(
         "_STEP_CURVATURE",
         (0.125, 0.18, 0.25, 0.35, 0.5, 1.0),
-        lambda value: _measure(SEVERAL, DELTA, {"averaging.objectives._STEP_CURVATURE": value}),
+        lambda value: _measure(
+            SEVERAL, DELTA, {"averaging.objectives._STEP_CURVATURE": value}, epsilons=(*EPSILONS, 10_000.0)
+        ),
         objectives._STEP_CURVATURE,
     )
     yield Choice(
@@ -280,13 +282,14 @@ def _measure(
     delta: float,
     constants: Mapping[str, Any],
     solver: ResolvedSolver | None = None,
+    epsilons: tuple[float, ...] = EPSILONS,
 ) -> Utilities:
     with replace_constants(constants):
         return {
             dataset: {
                 f"{name} {epsilon:g}": _measure_case(name, epsilon, delta, solver)
                 for name in tables
-                for epsilon in EPSILONS
+                for epsilon in epsilons
             }
             for dataset, tables in datasets.items()
         }
