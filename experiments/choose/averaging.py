@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,11 @@ SEVERAL: Mapping[str, tuple[str, ...]] = {
     "generated": ("generated-8", "generated-20"),
 }
 """Tables of 5 to 20 classes."""
+ABOVE_400: Mapping[str, tuple[str, ...]] = {
+    "HAR": ("har", "activities", "har-2"),
+    "Adult": ("adult-600",),
+    "generated": ("sparse",),
+}
 # Rows of a table at most, and runs of a case: enough to tell what matters, in minutes.
 _ROWS, _REPEATS = 12_000, 2
 
@@ -189,6 +194,17 @@ def choices() -> Iterator[Choice]:
     yield Choice("_RIDGE", (0.5, 0.8, 1.2), lambda value: by_gradients(_RIDGE=value), descent._RIDGE)
     yield Choice("ROUNDS", (10, 20, 40), lambda value: by_gradients(ROUNDS=value), descent.ROUNDS)
     yield Choice("_NARROW", (100, 400, 1000), lambda value: by_gradients(WIDE, _NARROW=value), descent._NARROW)
+    yield Choice(
+        "_LITTLE_NOISE, _MUCH_NOISE",
+        ((0.012, 0.1), (0.012, 0.25), (0.0, inf), (0.0, 0.0)),
+        lambda value: _measure(
+            ABOVE_400,
+            DELTA,
+            {"averaging.descent._LITTLE_NOISE": value[0], "averaging.descent._MUCH_NOISE": value[1]},
+            epsilons=(0.1, 0.3, 1.0, 10.0),
+        ),
+        (descent._LITTLE_NOISE, descent._MUCH_NOISE),
+    )
     yield Choice(
         "_MIN_CLIP, _MAX_CLIP",
         ((0.35, 0.5), (0.5, 0.5), (0.5, 0.7), (0.7, 0.7), (0.6, 1.0)),
