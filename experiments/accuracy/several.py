@@ -1,5 +1,5 @@
 """Tables of several classes that are in no comparison: attacks by kind, Adult by state of marriage, occupation and
-education, rentals by number, digits, activities, and two that are generated.
+education, rentals by number, digits, activities, two that are generated, and a sparse one of two classes.
 
 They are made of training rows alone, or of tables that nothing else reports, so that constants for several classes rest
 on more than HAR and MNIST.
@@ -118,6 +118,19 @@ def generated(classes: int, rows: int, numbers: int, length: float) -> Table:
     return Table(f"generated-{classes}", schema, frame, frame.iloc[:0])
 
 
+def sparse(rows: int) -> Table:
+    """Two classes, and 513 features of eight columns of 64 categories, most of them rare."""
+    stream = Stream.public("choose", "sparse", rows)
+    shares, values = 1 / np.arange(1, 65), tuple(map(str, range(64)))
+    codes = stream.choice(shares / shares.sum(), (rows, 8))
+    scores = 0.8 * stream.normal((8, 64))[np.arange(8), codes].sum(axis=1) - 1
+    uniform = stream.uniform(rows) + 1e-300
+    frame = pd.DataFrame(codes.astype(str), columns=[f"k{place}" for place in range(8)])
+    frame = frame.assign(y=(scores + np.log(uniform / (1 - uniform)) > 0).astype(int).astype(str))
+    columns = tuple(Categorical(f"k{place}", values) for place in range(8))
+    return Table("sparse", Schema(columns, Classes("y", ("0", "1"))), frame, frame.iloc[:0])
+
+
 TABLES: Mapping[str, Callable[[], Table]] = {
     "attacks": attacks,
     "marriage": marriage,
@@ -128,4 +141,5 @@ TABLES: Mapping[str, Callable[[], Table]] = {
     "activities": activities,
     "generated-8": lambda: generated(8, 8_000, 20, 1.1),
     "generated-20": lambda: generated(20, 20_000, 12, 0.6),
+    "sparse": lambda: sparse(12_000),
 }

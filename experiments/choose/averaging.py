@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,11 @@ SEVERAL: Mapping[str, tuple[str, ...]] = {
     "generated": ("generated-8", "generated-20"),
 }
 """Tables of 5 to 20 classes."""
+ABOVE_400: Mapping[str, tuple[str, ...]] = {
+    "HAR": ("har", "activities", "har-2"),
+    "Adult": ("adult-600",),
+    "generated": ("sparse",),
+}
 # Rows of a table at most, and runs of a case: enough to tell what matters, in minutes.
 _ROWS, _REPEATS = 12_000, 2
 
@@ -134,7 +139,7 @@ def run_descent(own: PooledTable, consortium: Consortium, source: NoiseSource) -
         rows = white.map_into_ball(features)
         noisy = open_sum(declared["whitened_moment"], sum_moments(rows, protocol.blocks), consortium, source)
     preconditioner = protocol.precondition(read_matrices(noisy, protocol.blocks), consortium, declared)
-    weights, kept, rounds = np.zeros(protocol.shape), np.zeros(protocol.shape), protocol.round_count
+    weights, kept, rounds = np.zeros(protocol.shape), np.zeros(protocol.shape), protocol.round_count(consortium)
     first, filled, cut = first_averaged_round(rounds), np.ones(len(features), np.bool_), protocol.clip_norm(consortium)
     for number in range(rounds):
         exact = protocol.objective.gradient(white.unwhiten(weights), features, targets, filled, cut, rows)
@@ -190,6 +195,17 @@ def choices() -> Iterator[Choice]:
     yield Choice("ROUNDS", (10, 20, 40), lambda value: by_gradients(ROUNDS=value), descent.ROUNDS)
     yield Choice("_NARROW", (100, 400, 1000), lambda value: by_gradients(WIDE, _NARROW=value), descent._NARROW)
     yield Choice(
+        "_LITTLE_NOISE, _MUCH_NOISE",
+        ((0.012, 0.1), (0.012, 0.25), (0.0, inf), (0.0, 0.0)),
+        lambda value: _measure(
+            ABOVE_400,
+            DELTA,
+            {"averaging.descent._LITTLE_NOISE": value[0], "averaging.descent._MUCH_NOISE": value[1]},
+            epsilons=(0.1, 0.3, 1.0, 10.0),
+        ),
+        (descent._LITTLE_NOISE, descent._MUCH_NOISE),
+    )
+    yield Choice(
         "_MIN_CLIP, _MAX_CLIP",
         ((0.35, 0.5), (0.5, 0.5), (0.5, 0.7), (0.7, 0.7), (0.6, 1.0)),
         lambda value: by_gradients(_MIN_CLIP=value[0], _MAX_CLIP=value[1]),
@@ -219,7 +235,9 @@ def choices() -> Iterator[Choice]:
     yield Choice(
         "_STEP_CURVATURE",
         (0.125, 0.18, 0.25, 0.35, 0.5, 1.0),
-        lambda value: _measure(SEVERAL, DELTA, {"averaging.objectives._STEP_CURVATURE": value}),
+        lambda value: _measure(
+            SEVERAL, DELTA, {"averaging.objectives._STEP_CURVATURE": value}, epsilons=(*EPSILONS, 10_000.0)
+        ),
         objectives._STEP_CURVATURE,
     )
     yield Choice(
@@ -280,13 +298,14 @@ def _measure(
     delta: float,
     constants: Mapping[str, Any],
     solver: ResolvedSolver | None = None,
+    epsilons: tuple[float, ...] = EPSILONS,
 ) -> Utilities:
     with replace_constants(constants):
         return {
             dataset: {
                 f"{name} {epsilon:g}": _measure_case(name, epsilon, delta, solver)
                 for name in tables
-                for epsilon in EPSILONS
+                for epsilon in epsilons
             }
             for dataset, tables in datasets.items()
         }

@@ -143,7 +143,7 @@ def factor_in_one_place(built: Any, records: Any, consortium: Any, weights: Any,
     deviation = built.declare(consortium)["calibration"].opened_deviation(consortium)
     log, variance, ends = 0.0, 0.3**2, (-0.3, 1.0, 0.25) if built.model == "logistic" else (-0.8, 1.2, 0.5)
     for number in range(2):
-        held = [records[name] for name in present_in(built.round_count + number)]
+        held = [records[name] for name in present_in(built.round_count(consortium) + number)]
         x, y = np.concatenate([one.features for one in held]), np.concatenate([one.labels for one in held])
         scores = x @ weights.T * np.exp(log)
         along = scores / np.maximum(1, np.linalg.norm(scores, axis=1, keepdims=True))

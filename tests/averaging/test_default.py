@@ -52,7 +52,7 @@ def descended(built: Any, records: Any, consortium: Any, present_in: Any = lambd
     ridge = ridge_in_one_place(built, consortium, [second])
     matrix = built.objective.step_curvature(built.clip_norm(consortium)) / 2 * second + ridge * np.eye(built.features)
     weights, way = np.zeros(built.shape), []
-    for number in range(built.round_count):
+    for number in range(built.round_count(consortium)):
         gradient = np.zeros(built.shape)
         for name in present_in(number):
             own = records[name]
@@ -66,7 +66,7 @@ def descended(built: Any, records: Any, consortium: Any, present_in: Any = lambd
             )
         weights = weights - np.linalg.solve(matrix, gradient.T).T
         way.append(weights)
-    found = np.mean(way[first_averaged_round(built.round_count) :], axis=0) @ whitening
+    found = np.mean(way[first_averaged_round(built.round_count(consortium)) :], axis=0) @ whitening
     return found * factor_in_one_place(built, records, consortium, found, present_in)
 
 

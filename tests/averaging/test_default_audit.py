@@ -39,7 +39,7 @@ def measured_gradients(built: Any, consortium: Any, *, clip: Any = None, parts: 
     for side, value in enumerate((first, second)):
         rounds = [
             draw_views(release, consortium, value, 100 * side + number, parts=parts)
-            for number in range(built.round_count)
+            for number in range(built.round_count(consortium))
         ]
         scores.append(sum((one * (first - second)).sum((-2, -1)) for one in rounds))
     return mu_lower_bound(*scores, confidence=SURE)

@@ -62,7 +62,7 @@ def test_the_best_value_is_found_without_the_dataset_that_is_left_out() -> None:
 def test_a_tried_constant_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     before = descent.ROUNDS
     with pytest.raises(RuntimeError), replace_constants({"averaging.descent.ROUNDS": 3}):
-        assert descent.count_rounds(5) == 3
+        assert descent.count_rounds(5, 0.1) == 3
         raise RuntimeError
     assert before == descent.ROUNDS
 

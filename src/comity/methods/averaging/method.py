@@ -53,6 +53,7 @@ from comity.methods.averaging.calibration import (
     logistic_sums,
 )
 from comity.methods.averaging.descent import (
+    MAX_NOISE,
     MIN_PROGRESS,
     Budget,
     Preconditioner,
@@ -163,7 +164,7 @@ class Averaging(Method):
         "auto", description="penalty of local fits; auto: by a public rule, published: 1"
     )
     rounds: Annotated[int | Literal["auto"], Only(variant="default", solver="gradient")] = Field(
-        "auto", description="gradient sums; auto: 20, above 400 features 40"
+        "auto", description="gradient sums; auto: 20; above 400 features 40 where noise is little or much"
     )
     clip: Annotated[float | Literal["auto"], Only(variant="default", solver="gradient")] = Field(
         "auto", description="norm that residuals are clipped to; auto: by the noise; 1 clips no residual of logistic"
@@ -417,11 +418,17 @@ class AveragingProtocol(Protocol):
             return min(self.clip, self.objective.max_residual)
         if self.objective.clip is not None:
             return self.objective.clip
-        return clip_for(noise_level(consortium, self.features, self.count_records(consortium)))
+        return clip_for(self.noise_level(consortium))
 
-    @property
-    def round_count(self) -> int:
-        return count_rounds(self.features) if self.rounds is None else self.rounds
+    def round_count(self, consortium: Consortium) -> int:
+        """How many gradient sums are opened."""
+        if self.rounds is not None:
+            return self.rounds
+        return count_rounds(self.features, self.noise_level(consortium))
+
+    def noise_level(self, consortium: Consortium) -> float:
+        """The norm of the noise in a mean gradient, as `descent` counts it."""
+        return noise_level(consortium, self.features, self.count_records(consortium))
 
     @property
     def whitenings(self) -> int:
@@ -435,7 +442,7 @@ class AveragingProtocol(Protocol):
 
     def budget(self, consortium: Consortium) -> Budget:
         """Of the sums of a descent."""
-        return Budget.divide(consortium, self.round_count, self.whitenings, self.calibrations)
+        return Budget.divide(consortium, self.round_count(consortium), self.whitenings, self.calibrations)
 
     @property
     def blocks(self) -> Blocks:
@@ -656,13 +663,14 @@ class AveragingProtocol(Protocol):
             self._require_moments(parties, "whitened_moment", opened)
         preconditioner = self.precondition(read_matrices(opened.value, self.blocks), consortium, declaration)
         weights, mean = np.zeros(self.shape), np.zeros(self.shape)
-        first = first_averaged_round(self.round_count)
-        for number in range(self.round_count):
+        rounds = self.round_count(consortium)
+        first = first_averaged_round(rounds)
+        for number in range(rounds):
             iterate = whitening.unwhiten(weights)
             noisy = parties.sum(self.gradient, iterate=iterate, whitening=whitening.factors).value
             weights = weights - preconditioner.step(noisy)
             if number >= first:
-                mean += weights / (self.round_count - first)
+                mean += weights / (rounds - first)
         return self._calibrate(parties, whitening.unwhiten(mean))
 
     def _require_moments(self, parties: Parties, name: str, opened: Total) -> None:
@@ -858,7 +866,8 @@ class AveragingProtocol(Protocol):
             whitening = replace(whitening, factors=np.asarray(opened["whitening"][-1], np.float64))
         # The calibration asks for the mean of the rounds first, and the model is a multiple of it.
         weights = presented.weights
-        mean = self.objective.coefficients(opened["iterate"][self.round_count]) if self.calibrations else weights
+        rounds = self.round_count(consortium)
+        mean = self.objective.coefficients(opened["iterate"][rounds]) if self.calibrations else weights
         deviations = estimate_weight_noise(
             moments,
             self.precondition(moments, consortium, declaration),
@@ -866,7 +875,7 @@ class AveragingProtocol(Protocol):
             objective=self.objective,
             clip=self.clip_norm(consortium),
             noise=declaration["gradient"].opened_deviation(consortium),
-            rounds=self.round_count,
+            rounds=rounds,
         )
         turned = np.linalg.norm(self.objective.coefficients(np.eye(self.shape[0])), axis=1)
         factor = float(np.linalg.norm(weights)) / max(float(np.linalg.norm(mean)), 1e-300)
@@ -915,7 +924,8 @@ class AveragingProtocol(Protocol):
         return self.count_records(consortium)
 
     def warnings(self, consortium: Consortium) -> tuple[str, ...]:
-        """Where the steps of a descent can't converge, or a model is shorter than its noise."""
+        """Where noise may leave no more than a constant, where steps can't converge, and where a model is shorter than
+        its noise."""
         solver = self.solver_for(consortium)
         if solver == "average":
             release = self.declare(consortium)["models"]
@@ -928,20 +938,35 @@ class AveragingProtocol(Protocol):
             )
         if solver != "gradient":
             return ()
-        records = self.count_records(consortium)
+        return self._noise_warning(consortium) or self._progress_warning(consortium)
+
+    def _noise_warning(self, consortium: Consortium) -> tuple[str, ...]:
+        noise = self.noise_level(consortium) * sqrt(self.objective.width)
+        if self.model == "linear" or noise <= MAX_NOISE:
+            return ()
+        worse = "have worse probabilities than the frequencies of the classes, or " if self.calibrations else ""
+        return (
+            f"the noise in the mean of all gradients is {noise:.0%} of the longest gradient that a record can have, at "
+            f"this epsilon and {self.count_records(consortium):,} records: the model may {worse}be no more accurate "
+            "than the most frequent class. Raise privacy.epsilon, bring more records, or declare fewer features or "
+            "classes",
+        )
+
+    def _progress_warning(self, consortium: Consortium) -> tuple[str, ...]:
+        records, rounds = self.count_records(consortium), self.round_count(consortium)
         progress = max_progress(
             curvature=self.objective.curvature(self.clip_norm(consortium)),
             step_curvature=self.objective.step_curvature(self.clip_norm(consortium)),
             noise=self.gradient_noise(consortium, self.declare(consortium)),
             records=records,
             features=self.features,
-            rounds=self.round_count,
+            rounds=rounds,
             touched=self.touched_blocks,
         )
         if progress >= MIN_PROGRESS:
             return ()
         return (
-            f"the steps can't converge: {self.round_count} rounds cover at most {progress:.0%} of the distance in an "
+            f"the steps can't converge: {rounds} rounds cover at most {progress:.0%} of the distance in an "
             f"average one of {self.features} directions, at this epsilon and {records:,} records; raise "
             "privacy.epsilon, bring more records, or declare fewer features",
         )
@@ -964,9 +989,10 @@ class AveragingProtocol(Protocol):
         noise = release.opened_deviation(consortium) * sqrt(prod(self.shape)) / records
         if solver == "gradient":
             clip, calibration = self.clip_norm(consortium), self._calibration_expectation(consortium, declared)
+            rounds = self.round_count(consortium)
             return (
                 f"the mean gradient of a round carries noise of norm {noise:.3g}, a record's gradient is at most "
-                f"{clip:.3g}; {self.round_count} rounds are averaged{useless if noise > clip else ''}{calibration}"
+                f"{clip:.3g}; {rounds} rounds are averaged{useless if noise > clip else ''}{calibration}"
             )
         radius = self.objective.radius(self.penalty(consortium))
         useless = ", so expect a useless model: raise epsilon, l2 or the number of records" if noise > radius else ""
