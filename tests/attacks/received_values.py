@@ -109,7 +109,7 @@ class Batch:
         edges = [len(self.features) * place // self.blocks for place in range(self.blocks + 1)]
         found = []
         for a, b in pairwise(edges):
-            prepared = () if prepare is None else prepare.compute(self.features[a:b], False)
+            prepared = () if prepare is None else prepare.once(self.features[a:b])
             filled = np.ones(b - a, bool)
             found.append(part(Rows(self.features[a:b], self.labels[a:b], filled, len(self.features), prepared)))
         return np.asarray(np.sum(found, axis=0), np.float64)

@@ -11,6 +11,7 @@ from comity.audit import batches
 from comity.audit.batches import batch_checks, batch_steps, centring_control
 from comity.audit.stopping import draw_until_refused, forgetting_control
 from comity.methods.averaging import second_moments
+from comity.methods.averaging.objectives import Objective
 
 
 def test_no_record_changes_the_part_of_another() -> None:
@@ -30,6 +31,8 @@ def test_a_map_that_depends_on_the_number_of_rows_is_found(monkeypatch: pytest.M
         return np.float32(1 - 2.0**-18 * len(rows)) * honest(self, rows, out)
 
     monkeypatch.setattr(second_moments.Whitening, "map_on_grid", scaled)
+    # Gradients whiten on the way, unless rows may be outside of the ball.
+    monkeypatch.setattr(Objective, "sum_whitened", lambda *_: None)
     failed = {check.name.partition(":")[0] for check in batch_checks() if not check.held}
     assert failed == {"averaging, whitened_moment", "averaging, gradient"}
 

@@ -8,10 +8,10 @@ import pytest
 from comity.data.exact_sums import round_factor
 from comity.data.row_products import in_blocks
 from comity.learn.record_sum import in_unit_ball
-from comity.methods.averaging import second_moments, whitening_kernel
+from comity.methods.averaging import row_kernels, second_moments
 from comity.methods.averaging.objectives import _clip_residuals
+from comity.methods.averaging.row_kernels import MAX_FEATURES, as_columns, unit_columns
 from comity.methods.averaging.second_moments import MAX_DIRECTIONS, Whitening
-from comity.methods.averaging.whitening_kernel import MAX_FEATURES, as_columns, unit_columns
 
 
 def rows_of(width: int, count: int = 150) -> np.ndarray:
@@ -49,7 +49,7 @@ def by_products(whitening: Whitening, rows: np.ndarray) -> np.ndarray:
 def test_the_kernel_and_numpy_agree_to_the_last_bit(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = rows_of(width)
     made = [(one.map_into_ball(rows), one.map_on_grid(rows)) for one in factors(width)]
-    monkeypatch.setattr(second_moments, "whiten", whitening_kernel._whiten_in_numpy)
+    monkeypatch.setattr(second_moments, "whiten", row_kernels._whiten_in_numpy)
     for (found, on_grid), whitening in zip(made, factors(width), strict=True):
         # Equal as numbers: the sign of a zero may differ, which no sum shows.
         np.testing.assert_array_equal(found, whitening.map_into_ball(rows))
@@ -82,7 +82,7 @@ def test_rows_outside_of_the_ball_are_found_and_no_others(width: int, monkeypatc
     outside = [inside.copy() for _ in range(3)]
     for rows, value in zip(outside, (1.001, np.nan, np.inf)):
         rows[437, 0] = value
-    for check in (whitening_kernel.surely_inside, whitening_kernel._surely_inside_in_numpy):
+    for check in (row_kernels.surely_inside, row_kernels._surely_inside_in_numpy):
         assert check(as_columns(inside))
         assert not any(check(as_columns(rows)) for rows in outside)
     for rows in outside:

@@ -62,6 +62,13 @@ def test_a_pass_that_ended_early_leaves_nothing() -> None:
     assert doubling.calls == 4
 
 
+def test_what_is_only_worth_keeping_is_not_computed_where_nothing_is_kept() -> None:
+    prepared, doubling = PreparedRows(), Doubling(2.0)
+    map_of = Preparation(b"2.0", doubling.compute, only_kept=True)
+    assert map_of.once(ROWS.features) == () and prepared.of(ROWS, map_of, 4).take(ROWS.features) == ()
+    assert doubling.calls == 0 and len(prepared.of(ROWS, map_of, 4).take(ROWS.features[:4], 0)) == 1
+
+
 def test_large_records_are_prepared_in_every_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepared_rows, "MAX_BYTES", ROWS.features.nbytes - 1)
     prepared, doubling = PreparedRows(), Doubling(2.0)

@@ -2,12 +2,13 @@
 
 Ours is a whole run in one process, hosts, signatures, masks and ledgers included, with noise for one colluder. The
 anchors of `averaging_anchors` are bare loops over arrays; their seconds are of the arithmetic alone, their bytes those
-of the arrays. The last row has every owner by itself, with objective perturbation, beside our pure average.
+of the arrays. Seconds are of the processor, ours those of all parties and the coordinator; `wall` is the time on the
+clock. The last row has every owner by itself, with objective perturbation, beside our pure average.
 """
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from threadpoolctl import threadpool_limits
 from comity.data import Records, split_evenly
 from comity.entropy import Stream
 from comity.methods.averaging import Averaging, penalty_for
+from comity.methods.averaging.calibration import CALIBRATIONS
 from comity.methods.averaging.descent import ROUNDS
+from comity.methods.averaging.second_moments import WHITENINGS
 from comity.privacy import zcdp_rho
 from comity.protocol import Result, RunOptions, Terms, simulate
 from experiments.bench.methods import averaging_anchors as anchors
@@ -44,18 +47,19 @@ def dealt(data: Adult, count: int) -> dict[str, Records]:
 
 def compared(data: Adult, count: int, *, repeats: int, quick: bool) -> list[dict[str, Any]]:
     parties, rho = dealt(data, count), zcdp_rho(EPSILON, DELTA)
-    errors, seconds = [], []
+    errors, seconds, walls = [], [], []
     for seed in range(repeats):
-        start = perf_counter()
+        start, clock = process_time(), perf_counter()
         outcome = ours(data, parties, DELTA, seed)
-        seconds.append(perf_counter() - start)
+        seconds.append(process_time() - start)
+        walls.append(perf_counter() - clock)
         errors.append(_error(outcome))
     sent = outcome.transcript.bytes
     rows = []
     for name, method in (("client noise", anchors.client_noise), ("local noise", anchors.local_noise)):
-        start = perf_counter()
+        start = process_time()
         anchor = anchors.best(method, list(parties.values()), data.test, rho, repeats=repeats, quick=quick)
-        anchor_seconds = (perf_counter() - start) / (len(anchors.settings(quick)) * repeats)
+        anchor_seconds = (process_time() - start) / (len(anchors.settings(quick)) * repeats)
         rows.append(
             {
                 "case": f"{count} parties, against federated averaging with {name}",
@@ -63,12 +67,13 @@ def compared(data: Adult, count: int, *, repeats: int, quick: bool) -> list[dict
                 "anchor": anchor.error,
                 "ratio": anchor.error / float(np.mean(errors)),
                 "unit": "test error",
-                "rounds": ROUNDS + 1,
+                "rounds": 1 + WHITENINGS + ROUNDS + CALIBRATIONS,
                 "anchor_rounds": anchor.rounds,
                 "exchanges": outcome.transcript.rounds,
                 "megabytes": sent / 1e6,
                 "anchor_megabytes": anchor.sent / 1e6,
                 "seconds": float(np.mean(seconds)),
+                "wall": float(np.mean(walls)),
                 "anchor_seconds": anchor_seconds,
                 "repeats": repeats,
                 "note": f"({EPSILON:g}, {DELTA:g}) for a record; the anchor's best of its settings on the test records "

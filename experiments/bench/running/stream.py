@@ -37,6 +37,7 @@ from comity.methods.averaging.calibration import CALIBRATIONS
 from comity.methods.averaging.descent import ROUNDS
 from comity.methods.averaging.second_moments import WHITENINGS
 from comity.protocol import RunOptions, simulate
+from experiments.bench import processors
 from experiments.bench.growth import growth_row
 from experiments.bench.kernels.product_stream import peak_mb
 
@@ -45,6 +46,9 @@ COLUMNS, SMALL = 20, 10_000
 MOMENTS = 1 + WHITENINGS
 PASSES = MOMENTS + ROUNDS + CALIBRATIONS
 _WRITTEN, _MAPPED = 1 << 18, 1 << 13
+_WARM = "first.parquet"
+
+Work = Callable[[Path, int], dict[str, float]]
 
 
 def measure(*, rows: int = 2_000_000, repeats: int = 3, folder: Path | None = None) -> list[dict[str, Any]]:
@@ -56,11 +60,12 @@ def measure(*, rows: int = 2_000_000, repeats: int = 3, folder: Path | None = No
         path, small = Path(place) / "owner.parquet", Path(place) / "few.parquet"
         _write(path, rows)
         _write(small, few)
+        _write(Path(place) / _WARM, SMALL)
         found = [
             (_apart(_ours, path, rows), _apart(_anchor, path, rows), _apart(_doubles, path, rows)) for _ in range(times)
         ]
         fewer = [_apart(_ours, small, few) for _ in range(times)]
-        two = [_apart(_on_two, path, rows) for _ in range(times)] if _processors() > 1 else []
+        two = [_apart(_ours, path, rows, 2) for _ in range(times)] if processors.count() > 1 else []
     ours, anchor = _middle([(one, other) for one, other, _ in found])
     fast, doubles = _middle([(one, other) for one, _, other in found])
     ratios = [one["seconds"] / other["seconds"] for one, other, _ in found]
@@ -142,35 +147,36 @@ def _on_two_rows(
     ]
 
 
-def _apart(work: Callable[[Path, int], dict[str, float]], path: Path, rows: int) -> dict[str, float]:
+def _apart(work: Work, path: Path, rows: int, cores: int = 1) -> dict[str, float]:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(work, (path, rows))
+        return pool.apply(_limited, (work, path, rows, cores))
+
+
+def _limited(work: Work, path: Path, rows: int, cores: int) -> dict[str, float]:
+    with processors.limited(cores), threadpool_limits(1, user_api="blas"):
+        return work(path, rows)
 
 
 def _schema() -> Schema:
     return Schema(tuple(Numeric(f"x{at}", -1.0, 1.0) for at in range(COLUMNS)), Classes("y", ("0", "1")))
 
 
-def _ours(path: Path, rows: int, cores: int = 1) -> dict[str, float]:
-    _use(cores)
+def _ours(path: Path, rows: int) -> dict[str, float]:
     encoding = Encoding(_schema(), rows="scaled", intercept=True)
-    with threadpool_limits(1, user_api="blas"):
-        _run(_small(encoding, "a"), encoding, SMALL)
-        started = process_time()
-        place = CachePlace(path.parent)
-        streamed = StreamedRecords.scan(Parquet(path), encoding, where="owner", limit=1, cache=place)
-        checked, clock = process_time(), perf_counter()
-        _run(streamed, encoding, rows)
-        return {
-            "seconds": process_time() - checked,
-            "wall": perf_counter() - clock,
-            "checking": checked - started,
-            "peak_mb": peak_mb(),
-        }
-
-
-def _on_two(path: Path, rows: int) -> dict[str, float]:
-    return _ours(path, rows, 2)
+    # The first loads libraries and compiled functions.
+    _run(_small(encoding, "a"), encoding, SMALL)
+    StreamedRecords.scan(Parquet(path.with_name(_WARM)), encoding, where="owner", limit=1)
+    started = process_time()
+    place = CachePlace(path.parent)
+    streamed = StreamedRecords.scan(Parquet(path), encoding, where="owner", limit=1, cache=place)
+    checked, clock = process_time(), perf_counter()
+    _run(streamed, encoding, rows)
+    return {
+        "seconds": process_time() - checked,
+        "wall": perf_counter() - clock,
+        "checking": checked - started,
+        "peak_mb": peak_mb(),
+    }
 
 
 def _run(records: LocalRecords, encoding: Encoding, rows: int) -> None:
@@ -182,8 +188,6 @@ def _run(records: LocalRecords, encoding: Encoding, rows: int) -> None:
 
 
 def _anchor(path: Path, rows: int) -> dict[str, float]:
-    _use(1)
-
     def blocks() -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
         for piece in Parquet(path).pieces():
             *columns, target = (column.to_numpy() for column in piece.batch.columns)
@@ -194,7 +198,6 @@ def _anchor(path: Path, rows: int) -> dict[str, float]:
 
 def _doubles(path: Path, rows: int) -> dict[str, float]:
     """The same over a file of doubles, which is written before the time is taken."""
-    _use(1)
     with tempfile.TemporaryFile(dir=path.parent) as file:
         for piece in Parquet(path).pieces():
             *columns, target = (column.to_numpy() for column in piece.batch.columns)
@@ -211,30 +214,19 @@ def _doubles(path: Path, rows: int) -> dict[str, float]:
 
 
 def _multiply(blocks: Callable[[], Iterator[tuple[Any, Any]]], rows: int) -> dict[str, float]:
-    with threadpool_limits(1, user_api="blas"):
-        started, clock = process_time(), perf_counter()
-        weights, gradient = np.zeros((1, COLUMNS)), np.zeros((1, COLUMNS))
-        for number in range(PASSES):
-            for x, target in blocks():
-                if number >= MOMENTS + ROUNDS:
-                    scores = x @ weights.T
-                    _ = ((scores - target[:, None]) * scores).sum()
-                elif number >= MOMENTS:
-                    gradient += (x @ weights.T - target[:, None]).T @ x
-                else:
-                    _ = x.T @ x
-            weights = weights - gradient / rows
-        return {"seconds": process_time() - started, "wall": perf_counter() - clock, "peak_mb": peak_mb()}
-
-
-def _use(cores: int) -> None:
-    """Run on so many processors."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    started, clock = process_time(), perf_counter()
+    weights, gradient = np.zeros((1, COLUMNS)), np.zeros((1, COLUMNS))
+    for number in range(PASSES):
+        for x, target in blocks():
+            if number >= MOMENTS + ROUNDS:
+                scores = x @ weights.T
+                _ = ((scores - target[:, None]) * scores).sum()
+            elif number >= MOMENTS:
+                gradient += (x @ weights.T - target[:, None]).T @ x
+            else:
+                _ = x.T @ x
+        weights = weights - gradient / rows
+    return {"seconds": process_time() - started, "wall": perf_counter() - clock, "peak_mb": peak_mb()}
 
 
 def _small(encoding: Encoding, name: str) -> Records:

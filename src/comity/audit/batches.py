@@ -60,7 +60,7 @@ class BatchSite:
         prepare: Preparation | None = None,
         exact: bool = False,
     ) -> Floats:
-        prepared = () if prepare is None else prepare.compute(self.features, False)
+        prepared = () if prepare is None else prepare.once(self.features)
         return np.asarray(part(Rows(self.features, self.labels, self.filled, len(self.features), prepared)), np.float64)
 
     def contribute(self, value: Floats) -> None:

@@ -55,7 +55,7 @@ class BlockSum:
         if pieces is not None:
             rows = replace(rows, prepared=pieces.take(rows.features, place))
         elif self.prepare is not None:
-            rows = replace(rows, prepared=self.prepare.compute(rows.features, False))
+            rows = replace(rows, prepared=self.prepare.once(rows.features))
         found = self.part(rows)
         # A copy: `part` may return the block itself, which the next block overwrites.
         return ExactSum.of(found) if self.exact else np.array(found)

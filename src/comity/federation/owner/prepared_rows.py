@@ -29,10 +29,16 @@ MAX_BYTES = 1 << 28
 class Preparation:
     """A map of features (..., n, d) to arrays (..., n, e), row by row. `values` are the public values that it depends
     on, and its name: the same values are the same map. `compute(features, keep)`: unless they are to be kept, the next
-    call of the thread may overwrite the arrays."""
+    call of the thread may overwrite the arrays. A step that computes faster without arrays which are not kept sets
+    `only_kept`, and finds none then."""
 
     values: bytes
     compute: Callable[[Floats, bool], Arrays]
+    only_kept: bool = False
+
+    def once(self, features: Floats) -> Arrays:
+        """What a step gets where nothing is kept."""
+        return () if self.only_kept else self.compute(features, False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +123,7 @@ class Pieces:
         """What is prepared of a piece of the records; several threads may take several pieces."""
         if self.known is not None and place is not None:
             return self.known[place]
-        keep = self.made is not None and place is not None
-        found = self.preparation.compute(features, keep)
-        if self.made is not None and place is not None:
-            self.made[place] = found
+        if self.made is None or place is None:
+            return self.preparation.once(features)
+        found = self.made[place] = self.preparation.compute(features, True)
         return found

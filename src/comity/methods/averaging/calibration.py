@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 from comity.data.exact_sums import round_term
 from comity.data.row_products import Weights as RowWeights
 from comity.data.row_products import row_norms, row_sums, softmax_rows
-from comity.methods.averaging.margin_kernel import sum_calibrations
 from comity.methods.averaging.objectives import Objective
-from comity.methods.averaging.whitening_kernel import as_columns
+from comity.methods.averaging.row_kernels import as_columns, sum_calibrations
 
 Floats = NDArray[np.float64]
 

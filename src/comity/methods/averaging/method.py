@@ -77,6 +77,7 @@ from comity.methods.averaging.objectives import (
 from comity.methods.averaging.published.constants import PAPER, MaxRecords
 from comity.methods.averaging.published.noise import Kind as NoiseKind
 from comity.methods.averaging.regression import Moments, fit_regression, moments_are_better
+from comity.methods.averaging.row_kernels import unit_columns
 from comity.methods.averaging.second_moments import (
     MAX_WHOLE_FEATURES,
     Blocks,
@@ -95,7 +96,6 @@ from comity.methods.averaging.second_moments import (
     weigh_products,
 )
 from comity.methods.averaging.weight_noise import estimate_weight_noise
-from comity.methods.averaging.whitening_kernel import unit_columns
 from comity.methods.constants import Constant
 from comity.methods.declared_records import Sizes, check_sizes, largest_size, size_of, sum_sizes, warn_owner
 from comity.methods.method import Method, Only, Setting
@@ -749,12 +749,19 @@ class AveragingProtocol(Protocol):
         self._warn_owner(site)
         objective, clip, scale = self.objective, self.clip_norm(site.consortium), self.scale_targets
         prepare, coefficients = _whiten_rows(whitening, self._one_pass), objective.clip_coefficients(iterate)
+        prepare, map_rows = replace(prepare, only_kept=self._one_pass), Whitening(whitening)
         weights = objective.clip_weights(iterate).of_rounded_rows()
         # The kernels read class indices as they are.
         targets = scale if self.model == "linear" else np.asarray
 
         def by_kernel(rows: Rows) -> Floats:
-            inside, whitened = rows.prepared
+            if not rows.prepared:
+                found = objective.sum_whitened(
+                    coefficients, rows.features, targets(rows.labels), rows.filled, clip, *map_rows.factors_of_kernel
+                )
+                if found is not None:
+                    return found
+            inside, whitened = rows.prepared or prepare.compute(rows.features, False)
             return objective.sum_margins(coefficients, inside, targets(rows.labels), rows.filled, clip, whitened)
 
         def by_products(rows: Rows) -> Floats:

@@ -29,9 +29,8 @@ from comity.data.row_products import clip_received, in_blocks, row_norms, softma
 from comity.errors import StudyError
 from comity.learn.fits import Fit, Huber, SmoothedHinge, contrasts, fit_logistic, fit_one_margin, fit_softmax, one_hot
 from comity.learn.norm_bound import minimiser_radius
-from comity.methods.averaging.margin_kernel import LINEAR, LOGISTIC, SVM, sum_residuals
 from comity.methods.averaging.published.noise import gradient_diameter
-from comity.methods.averaging.whitening_kernel import as_columns
+from comity.methods.averaging.row_kernels import LINEAR, LOGISTIC, SVM, as_columns, sum_residuals, sum_whitened
 from comity.special import expit
 
 Floats = NDArray[np.float64]
@@ -63,7 +62,7 @@ _PENALTY, _POWER = 0.33, 0.8
 class Objective:
     """One loss of k = `width` margins. `max_residual` bounds the norm of its residual, `initial_residual` is that norm
     at zero weights, `clip` the default norm to clip it to, None where `descent.clip_for` derives it from the noise.
-    `margin` is the loss of one margin as `margin_kernel` knows it."""
+    `margin` is the loss of one margin as `row_kernels` knows it."""
 
     kind: Kind
     width: int
@@ -131,6 +130,25 @@ class Objective:
         self, weights: Floats | RowWeights, x: Floats, y: Floats, filled: NDArray[np.bool_], clip: float
     ) -> Floats:
         return _clip_residuals(self.score_residual(self.scores(weights, x), y), filled, clip)
+
+    def sum_whitened(
+        self,
+        weights: Floats,
+        x: Floats,
+        y: NDArray[Any],
+        filled: NDArray[np.bool_],
+        clip: float,
+        directions: Floats,
+        scale: float,
+    ) -> Floats | None:
+        """`sum_margins` along the whitened rows of `x`, to the last bit, without making them; None where a row may be
+        outside of the unit ball."""
+        assert self.margin is not None
+        found = np.empty((*x.shape[:-2], 1, x.shape[-1]))
+        owners = found.reshape(-1, x.shape[-1])
+        lines = np.ascontiguousarray(y.reshape(-1)), np.ascontiguousarray(filled.reshape(-1))
+        inside = sum_whitened(as_columns(x), directions, scale, weights[0], *lines, self.margin, clip, owners)
+        return found if inside else None
 
     def turn_sum(self, total: Floats) -> Floats:
         """A sum of residuals in the coordinates of weights."""

@@ -45,7 +45,7 @@ from comity.data.row_products import clip_received, in_blocks
 from comity.federation.declare.bounds import Range, Weights
 from comity.federation.declare.plausibility import moment_ranges
 from comity.learn.record_sum import from_upper_triangle, in_unit_ball, triangle_weights, upper_products
-from comity.methods.averaging.whitening_kernel import MAX_FEATURES, as_columns, whiten
+from comity.methods.averaging.row_kernels import MAX_FEATURES, as_columns, whiten
 
 Floats = NDArray[np.float64]
 Whitened = NDArray[np.float32] | Floats
@@ -232,9 +232,14 @@ class Whitening:
         return self._whiten(rows, 2.0**FACTOR_PLACES, out)
 
     def _whiten(self, rows: Floats, units: float, out: Whitened) -> Whitened:
-        (stage,) = self._stages
-        whiten(as_columns(rows), stage.directions, stage.scale, units, out)
+        whiten(as_columns(rows), *self.factors_of_kernel, units, out)
         return out.T.reshape(rows.shape)
+
+    @property
+    def factors_of_kernel(self) -> tuple[Floats, float]:
+        """B and c, clipped to public ranges."""
+        (stage,) = self._stages
+        return stage.directions, stage.scale
 
     @property
     def by_kernel(self) -> bool:

@@ -71,7 +71,7 @@ class Stack:
     ) -> NDArray[np.float64]:
         """The total of each party of the stack. Exact sums are of blocks of records that are not too long for them;
         others are of one block."""
-        prepared = () if prepare is None else prepare.compute(self.features, False)
+        prepared = () if prepare is None else prepare.once(self.features)
         whole = Rows(self.features, self.labels, self.filled, prepared=prepared)
         length = self.features.shape[-2]
         if not exact or length <= MAX_BLOCK_ROWS:

@@ -13,7 +13,7 @@ from scipy.special import expit
 from comity.data import Records
 from comity.data.exact_sums import FACTOR_PLACES, PLACES
 from comity.learn.record_sum import in_unit_ball
-from comity.methods.averaging import Averaging, calibration, margin_kernel, objectives
+from comity.methods.averaging import Averaging, calibration, objectives, row_kernels
 from comity.methods.averaging.calibration import calibration_sums, limits_of, logistic_sums
 from comity.methods.averaging.objectives import objective_of
 from comity.methods.averaging.second_moments import Whitening
@@ -43,7 +43,7 @@ def sums(kind: Any, scale: float, width: int, part: slice = slice(None), clip: f
 @pytest.mark.parametrize("width", [1, 21, 256])
 def test_the_kernel_and_numpy_agree_to_the_last_bit(kind: Any, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [sums(kind, scale, width) for scale in SCALES]
-    monkeypatch.setattr(objectives, "sum_residuals", margin_kernel._sum_residuals_in_numpy)
+    monkeypatch.setattr(objectives, "sum_residuals", row_kernels._sum_residuals_in_numpy)
     for one, scale in zip(found, SCALES, strict=True):
         np.testing.assert_array_equal(one, sums(kind, scale, width))
         assert np.isfinite(one).all()
@@ -89,6 +89,42 @@ def test_owners_of_a_stack_have_their_own_sums_and_padding_adds_nothing(kind: An
     assert stacked.shape == (7, 1, 21)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [1, 21, 256])
+def test_rows_that_are_whitened_on_the_way_have_the_same_sum(
+    kind: Any, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, _, labels, filled = batch(width)
+    rows = rows * 0.99
+    generator = np.random.default_rng(width)
+    some = generator.normal(size=(3, width)) / np.sqrt(width)
+    start = Whitening.identity(width)
+    objective = objective_of(kind, 0 if kind == "linear" else 2)
+    targets = labels - 0.3 if kind == "linear" else labels
+    for whitening in (start, start.with_stage(0, 2.5, some), start.with_stage(0, -1e300, 1e300 * some)):
+        along = whitening.map_on_grid(rows)
+        for scale in SCALES:
+            weights = objective.clip_coefficients(scale * np.cos(np.arange(1.0, width + 1))[None])
+
+            def whitened(part: slice, weights: Any = weights, whitening: Whitening = whitening) -> Any:
+                own = rows[part], targets[part], filled[part]
+                return objective.sum_whitened(weights, *own, 0.6, *whitening.factors_of_kernel)
+
+            for part in (slice(None), slice(5, 70), slice(0, 1), slice(0, 0)):
+                made = objective.sum_margins(weights, rows[part], targets[part], filled[part], 0.6, along[part])
+                np.testing.assert_array_equal(whitened(part), made)
+            with monkeypatch.context() as without:
+                without.setattr(objectives, "sum_whitened", row_kernels._sum_whitened_in_numpy)
+                np.testing.assert_array_equal(
+                    whitened(slice(5, 70)),
+                    objective.sum_margins(weights, rows[5:70], targets[5:70], filled[5:70], 0.6, along[5:70]),
+                )
+    for value in (1.1, np.nan, -np.inf):
+        rows[433, 0] = value
+        weights = np.ones((1, width))
+        assert objective.sum_whitened(weights, rows, targets, filled, 0.6, *start.factors_of_kernel) is None
+
+
 def test_a_target_that_is_no_number_adds_nothing() -> None:
     rows, along, labels, filled = batch(21)
     targets = labels - 0.3
@@ -123,7 +159,7 @@ def test_calibration_sums_of_one_pass(width: int, monkeypatch: pytest.MonkeyPatc
             exact = calibration_sums(objective, weights, rows, labels.astype(float), filled)
             np.testing.assert_allclose(of(scale), exact, atol=1e-4)
     found = [of(scale) for scale in SCALES]
-    monkeypatch.setattr(calibration, "sum_calibrations", margin_kernel._sum_calibrations_in_numpy)
+    monkeypatch.setattr(calibration, "sum_calibrations", row_kernels._sum_calibrations_in_numpy)
     for one, scale in zip(found, SCALES, strict=True):
         np.testing.assert_array_equal(one, of(scale))
     weights, flags = np.ones((1, width)), filled.reshape(7, 100)
@@ -135,9 +171,9 @@ def test_calibration_sums_of_one_pass(width: int, monkeypatch: pytest.MonkeyPatc
 
 def test_the_sigmoid_is_that_of_the_library() -> None:
     scores = np.concatenate([np.linspace(-700, 700, 10_001), np.linspace(-2, 2, 10_001), [0.0, -0.0, 708.0, -708.0]])
-    decay = margin_kernel._decay_in_numpy(scores)
+    decay = row_kernels._decay_in_numpy(scores)
     np.testing.assert_allclose(np.where(scores >= 0, 1.0, decay) / (1 + decay), expit(scores), rtol=2.0**-50)
-    far = margin_kernel._decay_in_numpy(np.array([1e30, -1e300]))
+    far = row_kernels._decay_in_numpy(np.array([1e30, -1e300]))
     assert ((far > 0) & (far < 1e-300)).all()
 
 
@@ -159,7 +195,7 @@ def test_a_run_without_the_compiler_has_the_same_bits() -> None:
     code = (
         "import sys; sys.modules['numba'] = None\n"
         "import comity.compiled as c; c.has_compiler.cache_clear(); c.find_spec = lambda name: None\n"
-        "from tests.averaging.test_margin_kernel import run_on_rows\n"
+        "from tests.averaging.test_row_kernels import run_on_rows\n"
         "print(run_on_rows().hex())"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
