@@ -34,7 +34,7 @@ BENCH_NAMES = {
     *("argmin", "averaging", "averaging-published", "consistency", "deploy", "ledger", "paillier", "product", "psi"),
     *("seal", "securesum", "softlabel-million", "softlabel-parties", "stream", "summary", "synthetic"),
     *("synthetic-columns", "vertical", "vertical-default", "warehouse", "averaging-pooled", "startup"),
-    *("many-sites", "softlabel-hosts", "vertical-blocks"),
+    *("many-owners", "many-sites", "softlabel-hosts", "vertical-blocks"),
 }
 
 

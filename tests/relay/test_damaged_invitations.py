@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -18,10 +19,13 @@ from cryptography.x509.oid import NameOID
 from comity.crypto.public_block import PublicBlock, block_text
 from comity.crypto.sealing import Identity
 from comity.errors import BadInput
+from comity.relay import invitation
 from comity.relay.address import RelayAddress
 from comity.relay.certificate import create_certificate, read_certificate
 from comity.relay.invitation import Invitation
 from comity.relay.roster import Roster
+from comity.untrusted.toml import read_tables
+from tests.support.relays import Loopback
 from tests.support.sites import relay_certificate
 from tests.untrusted.test_toml import HOSTILE
 
@@ -135,3 +139,27 @@ def test_damaged_blocks_are_bad_input_or_the_same_keys(tmp_path: Path) -> None:
         else:
             refused += 1
     assert refused > 200
+
+
+def test_an_invitation_is_parsed_once_in_a_process_and_again_when_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process with a hundred sites reads one invitation of all members several times for each."""
+    loopback = Loopback.make(tmp_path, ["ash"])
+    text = loopback.invitation.read_text("utf-8")
+    parsed: list[str] = []
+
+    def read(one: str) -> dict[str, Any]:
+        parsed.append(one)
+        return read_tables(one)
+
+    monkeypatch.setattr(invitation, "read_tables", read)
+    first, changed = text + "# first\n", text + "# second\n"
+    for one in (first, first, changed, first):
+        loopback.invitation.write_text(one, "utf-8")
+        assert set(Invitation.load(loopback.invitation).members) == {"ash", "coordinator"}
+    assert parsed == [first, changed]
+    for _ in range(2):
+        loopback.invitation.write_text("members = 3", "utf-8")
+        with pytest.raises(BadInput, match=str(loopback.invitation)):
+            Invitation.load(loopback.invitation)

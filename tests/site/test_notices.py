@@ -365,3 +365,25 @@ def test_two_processes_do_not_send_the_same(sites: Sites, receiver: Receiver) ->
         Notifier(path).look()
     first.join()
     assert Notifier(path).look() == 0 and len(receiver.received) == 1
+
+
+def test_a_site_file_is_read_again_when_it_changes_and_not_otherwise(
+    sites: Sites, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a hundred sites that share a process, each file pins the keys of all others."""
+    read: list[Path] = []
+    load = SiteFile.load
+
+    def counted(path: str | Path) -> SiteFile:
+        read.append(Path(path))
+        return load(path)
+
+    monkeypatch.setattr(SiteFile, "load", counted)
+    path = sites.site("north")
+    notifier = Notifier(path)
+    assert [notifier.look() for _ in range(3)] == [0, 0, 0] and len(read) == 1
+    path.write_text(path.read_text("utf-8") + "\n", "utf-8")
+    assert notifier.look() == 0 and len(read) == 2
+    path.unlink()
+    with pytest.raises(StudyError, match="no such site file"):
+        notifier.look()

@@ -16,6 +16,7 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages.codec import decode
 from comity.federation.messages.signatures import SIGNATURE_BYTES
+from comity.federation.messages.wire_format import WIRE_FORMAT
 from comity.methods.softlabel.published.method import TOLERANCE, LearnsFrom
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.ledger import Ledger
@@ -157,7 +158,7 @@ def test_everyone_sees_what_was_declared_and_nothing_else(method: Any) -> None:
         assert (study, run_id, mail, reply["mail"]) == (STUDY, "run-1", [], [])
         asked = {**decode(common), **decode(own)}
         if path == "run.ready[0]":
-            assert not asked and not reply["ok"]
+            assert asked == {"wire_format": WIRE_FORMAT} and not reply["ok"]
         elif path == "run.begin[0]":
             assert set(asked) == {"coordinator_key"} and set(reply["ok"]) == {"run_key", "remembered"}
         elif path == "run.end[0]":

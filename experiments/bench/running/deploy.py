@@ -64,7 +64,8 @@ def measure(*, quick: bool = False) -> list[dict[str, Any]]:
     rows.append(_wide_row(repeats=1 if quick else 3))
     rows.append(averaging(3, repeats=1 if quick else 3))
     if not quick:
-        rows += [averaging(10, repeats=3), averaging(10, repeats=3, delay=0.05), summed(30, 20_000), summed(64, 1_000)]
+        rows += [averaging(10, repeats=3), averaging(10, repeats=3, delay=0.05)]
+        rows += [averaging(10, repeats=1, delay=0.05, dropouts=1), summed(30, 20_000), summed(64, 1_000)]
     return rows
 
 

@@ -54,9 +54,10 @@ _TOGETHER = 8
 """Parties of a sum that share a process."""
 
 
-def averaging(sites: int, *, repeats: int, delay: float = 0.0) -> dict[str, Any]:
+def averaging(sites: int, *, repeats: int, delay: float = 0.0, dropouts: int = 0) -> dict[str, Any]:
     """Seconds of a study of two runs each, in turns: with the sites' processes, and with their services in this one.
-    `delay` seconds pass on each way between the coordinator and the relay."""
+    `delay` seconds pass on each way between the coordinator and the relay. So many sites as `dropouts` may be lost, and
+    none is."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         home, names = Path(folder), sandbox.party_names(sites)
         stack.enter_context(sandbox.sandbox_home(home))
@@ -64,7 +65,8 @@ def averaging(sites: int, *, repeats: int, delay: float = 0.0) -> dict[str, Any]
         asker = home / COORDINATOR
         path, keys = asker / "study.toml", key_file.load(asker / "coordinator.key")
         # All runs together stay below what its policy allows a study.
-        path.write_text(path.read_text("utf-8").replace("epsilon = 1.0", f"epsilon = {0.2 / (repeats + 1):.3f}"))
+        text = path.read_text("utf-8").replace("epsilon = 1.0", f"epsilon = {0.2 / (repeats + 1):.3f}")
+        path.write_text(text.replace("colluders = 1", f"colluders = 1\ndropouts = {dropouts}"))
         study = Study.load(path)
         relay = stack.enter_context(loopback.relay())
         running = stack.enter_context(run_processes(sandbox.serve_command(home, name) for name in names))
@@ -95,11 +97,12 @@ def averaging(sites: int, *, repeats: int, delay: float = 0.0) -> dict[str, Any]
             )
 
         pairs = _measured(deployed, local, [relay.pid, *(one.pid for one in running)], repeats)
-        note = f"bar: {BAR} times the local run" if sites == 10 and not delay else ""
+        note = f"bar: {BAR} times the local run" if sites == 10 and not delay and not dropouts else ""
         if delay:
             beyond = median(ours.clock - local.clock for ours, local in pairs)
             note = f"{beyond:.1f} s beyond the local run; bar: {WIDE_BAR} s"
         case = f"averaging {sites}" + (f", at {1000 * delay:.0f} ms" if delay else "")
+        case += f", {dropouts} may be lost" if dropouts else ""
         found = _row(case, pairs, "local run", note)
         return found | {"relay_mb": peak(relay.pid), "rounds": len(rounds)}
 

@@ -18,6 +18,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -81,31 +82,42 @@ class Invitation:
     @classmethod
     def load(cls, path: Path) -> Invitation:
         try:
-            table = read_tables(path.read_text("utf-8"))
+            return _parse(path.read_text("utf-8"))
         except FileNotFoundError:
             raise BadInput(
                 f"{path}: there is no invitation here; ask the consortium's holder for {INVITATION} and put it there",
                 code="invitation",
                 key="invitation",
             ) from None
-        except (OSError, ValueError) as error:
-            raise _not_an_invitation(path, error) from None
-        if "authority" in table:
+        except _Earlier:
             raise BadInput(
                 f"{path}: this invitation is of an earlier version, whose members had certificates; ask the "
                 "consortium's holder for a new one (docs/deploy.md, Coming from certificates)",
                 code="invitation",
                 key="invitation",
-            )
-        try:
-            if unknown := set(table) - {"address", "certificate", "members"}:
-                raise ValueError(f"unknown key {sorted(unknown)[0]}")
-            members = {require_member_name(name): read_entry(one) for name, one in table.get("members", {}).items()}
-            found = cls(read_text(table["address"]), read_text(table["certificate"]), MappingProxyType(members))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            ) from None
+        except BadInput as error:
+            raise BadInput(f"{path}: {error}", code=error.code, key=error.key) from error
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise _not_an_invitation(path, error) from None
-        read_certificate(found.certificate, str(path))
-        return found
+
+
+class _Earlier(Exception):
+    """The invitation is of an earlier version."""
+
+
+# A hundred sites of one process read one invitation several times each, and it lists all members.
+@lru_cache(maxsize=8)
+def _parse(text: str) -> Invitation:
+    table = read_tables(text)
+    if "authority" in table:
+        raise _Earlier
+    if unknown := set(table) - {"address", "certificate", "members"}:
+        raise ValueError(f"unknown key {sorted(unknown)[0]}")
+    members = {require_member_name(name): read_entry(one) for name, one in table.get("members", {}).items()}
+    found = Invitation(read_text(table["address"]), read_text(table["certificate"]), MappingProxyType(members))
+    read_certificate(found.certificate, "certificate")
+    return found
 
 
 def _not_an_invitation(path: Path, error: Exception) -> BadInput:

@@ -348,12 +348,11 @@ class Notifier:
         self._path = path
         self._clock = clock
         self._stop = stop or threading.Event()
+        self._read: tuple[tuple[int, ...], SiteFile] | None = None
 
     def look(self) -> int:
         """Send what is due now; returns how many notices were sent. A site without [notices] sends nothing."""
-        from comity.site.site_file import SiteFile
-
-        site = SiteFile.load(self._path)
+        site = self._site()
         if site.notices is None:
             return 0
 
@@ -362,6 +361,19 @@ class Notifier:
 
         with locked(site.home / f"{NAME}.sending", seconds=0, blocked=blocked):
             return self._look(site, site.notices)
+
+    def _site(self) -> SiteFile:
+        """The site file, read again when it changes: of many sites of a process each pins the keys of all others."""
+        from comity.site.site_file import SiteFile
+
+        try:
+            found = self._path.stat()
+        except OSError:
+            return SiteFile.load(self._path)
+        state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if self._read is None or self._read[0] != state:
+            self._read = state, SiteFile.load(self._path)
+        return self._read[1]
 
     def _look(self, site: SiteFile, table: NoticesTable) -> int:
         memory, found, senders = Memory(site.home), self._find(site, table), _senders(table)
