@@ -127,6 +127,7 @@ VALUES: dict[str, list[str]] = {
     "synthetic.sizes": ["30"],
     "synthetic.bins": ["3"],
     "synthetic.edges": ['"equal"', '"measured"'],
+    "synthetic.triples": ['"counted"', '"none"'],
     "synthetic.pooling": ['"none"'],
     "synthetic.rounds": ["2"],
     "synthetic.products": ['"rlwe"', '"dealer"'],

@@ -83,7 +83,7 @@ def test_a_number_of_records_with_decimals_is_refused_in_a_sentence(options: Any
     assert str(refused.value.key).startswith("synthetic.")
 
 
-@pytest.mark.parametrize(("sizes", "warned"), [(800, True), (40_000, False)])
+@pytest.mark.parametrize(("sizes", "warned"), [(800, True), (2000, True), (40_000, False)])
 def test_the_plan_and_the_dataset_say_where_a_constant_may_predict_better(sizes: int, warned: bool) -> None:
     built, consortium = build_synthetic(schema=make_schema(), sizes=sizes), make_consortium(Approx(0.05, 1e-6))
     assert ("worse than a constant" in built.expectation(consortium)) is warned

@@ -30,6 +30,7 @@ from comity.methods.synthetic.consistency import ConsistentTables, make_consiste
 from comity.methods.synthetic.counts import MAX_LABEL_ERROR, Counting, expected_errors, label_error
 from comity.methods.synthetic.edges import MeasuredNumbers, Measuring
 from comity.methods.synthetic.synthesis import Synthesis
+from comity.methods.synthetic.triples import OpenedTriples, find_triples
 from comity.representation import html_frame, short_repr
 
 Floats = NDArray[np.float64]
@@ -41,6 +42,20 @@ _MAX_COUNT: Final = 2.0**53
 """No count of records comes near it, and squares of smaller numbers stay finite."""
 # The most rows that are made, whatever the counts say: a limit of size.
 MAX_ROWS = 20_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedCounts:
+    """Opened counts of `find_triples`, and the deviation of the noise in each weighted one."""
+
+    __repr__ = short_repr
+
+    values: Floats
+    deviation: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.deviation < math.inf or not np.isfinite(self.values).all():
+            raise ValueError("counts of three columns need the deviation of their noise")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +79,8 @@ class NoisyCounts:
     narrowed: tuple[float, ...] | None = None
     measured: MeasuredNumbers | None = None
     """The narrow counts that edges of cells were measured by, if they were."""
+    triples: OpenedCounts | None = None
+    """Counts of three columns, if there are any."""
 
     @property
     def schema(self) -> Schema:
@@ -73,7 +90,8 @@ class NoisyCounts:
     @cached_property
     def digest(self) -> str:
         page = json.dumps(self._page(), sort_keys=True).encode()
-        values = self.values if self.measured is None else np.concatenate([self.values, self.measured.values])
+        more = [one.values for one in (self.measured, self.triples) if one is not None]
+        values = np.concatenate([self.values, *more])
         return hashlib.sha256(page + np.ascontiguousarray(values, "<f8").tobytes()).hexdigest()
 
     @cached_property
@@ -101,6 +119,11 @@ class NoisyCounts:
             return make_consistent(self.counting.layout, self.tables, self.deviations, self.total)
 
     @property
+    def released(self) -> int:
+        """How many counts of pairs and triples were released."""
+        return len(self.values) + (0 if self.triples is None else len(self.triples.values))
+
+    @property
     def records(self) -> int:
         """The number of records that the counts imply."""
         return max(1, round(self.consistent.total))
@@ -108,7 +131,15 @@ class NoisyCounts:
     @property
     def _synthesis(self) -> Synthesis:
         counting = self.counting
-        return Synthesis(counting.layout, self.model, counting.cells.ordered, counting.classified)
+        return Synthesis(counting.layout, self.model, counting.cells.ordered, counting.classified, self._opened_triples)
+
+    @cached_property
+    def _opened_triples(self) -> OpenedTriples | None:
+        if self.triples is None:
+            return None
+        triples = find_triples(self.counting.layout)
+        assert triples is not None
+        return OpenedTriples(triples, triples.choose_groups(self.values), self.triples.values, self.triples.deviation)
 
     def frame(self, rows: int | None = None, target: str | None = None) -> pd.DataFrame:
         """A table in the form of the schema: `rows` rows, or as many as there are records. `target` names the column to
@@ -160,6 +191,8 @@ class NoisyCounts:
                 "cells": measuring.cells,
                 "deviation": self.measured.deviation,
             }
+        if self.triples is not None:
+            twice["triples"] = {"deviation": self.triples.deviation}
         return {
             "format": _FORMAT,
             "schema": counting.schema.to_toml(),
@@ -175,7 +208,8 @@ class NoisyCounts:
 
     def save(self, folder: Path) -> None:
         narrow = {} if self.measured is None else {"narrow": np.asarray(self.measured.values, "<f8")}
-        write_arrays(folder / _ARRAYS, {"counts": np.asarray(self.values, "<f8"), **narrow})
+        triples = {} if self.triples is None else {"triples": np.asarray(self.triples.values, "<f8")}
+        write_arrays(folder / _ARRAYS, {"counts": np.asarray(self.values, "<f8"), **narrow, **triples})
         (folder / _PAGE).write_text(json.dumps(self._page(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
     @classmethod
@@ -203,6 +237,7 @@ class NoisyCounts:
                 _read_whole(page["parties"], 1),
                 _read_narrowed(page["narrowed"], counting) if "narrowed" in page else None,
                 _read_measured(page["measured"], arrays["narrow"], counting, path) if "measured" in page else None,
+                _read_triples(page["triples"], arrays["triples"], counting) if "triples" in page else None,
             )
             if made.model not in MODELS or not 0 < made.deviation < math.inf:
                 raise ValueError("unknown model, or no valid deviation")
@@ -231,6 +266,14 @@ def _read_measured(page: Any, values: Any, counting: Counting, path: Path) -> Me
     found = MeasuredNumbers(measuring, np.asarray(values, np.float64), float(page["deviation"]))
     if found.schema != counting.schema:
         raise ValueError("the edges of cells are not those that the narrow counts give")
+    return found
+
+
+def _read_triples(page: Any, values: Any, counting: Counting) -> OpenedCounts:
+    found = OpenedCounts(np.asarray(values, np.float64), float(page["deviation"]))
+    triples = find_triples(counting.layout)
+    if triples is None or found.values.shape != (triples.counts,) or not (np.abs(found.values) < _MAX_COUNT).all():
+        raise ValueError("the counts of three columns are not those of this schema")
     return found
 
 
@@ -326,10 +369,12 @@ class SyntheticDataset:
                 f"Edges of {numbers} numbers were measured, and values inside their bins are drawn by narrow counts "
                 "of the column; other numbers are uniform inside their bins."
             )
+        if counts.triples is not None:
+            how = f"{how}, drawn to the released counts of three columns"
         parts = dict(own.parts)
         parts["Expected error"] = " ".join(_describe_errors(counts))
         parts["How it was made"] = (
-            f"From {len(counts.values):,} noisy counts of {counts.parties} parties, {twice}the only thing that was "
+            f"From {counts.released:,} noisy counts of {counts.parties} parties, {twice}the only thing that was "
             f"released: {how}. Class labels are redrawn from all columns of a row. {inside}"
         )
         parts["Files"] = (

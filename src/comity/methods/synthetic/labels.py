@@ -1,14 +1,15 @@
 """Labels from an additive logistic model of the released counts, on the rows that were sampled.
 
 The mixture knows pairs, but a label depends on all columns together. The model adds one effect per cell. It is fitted
-until the sampled rows have the released (column, label) counts, within their noise. Then each row's label is drawn from
-it, systematically along the fitted probability.
+until the sampled rows have the released (column, label) counts, within their noise. Where triples of columns were
+counted, those two columns whose counts with the label stand out most have effects of their groups together. Then each
+row's label is drawn from it, systematically along the fitted probability.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from comity.entropy import Stream
 from comity.methods.synthetic.consistency import ConsistentTables
 from comity.methods.synthetic.counts import Layout
 from comity.methods.synthetic.impossibilities import Impossibilities
+from comity.methods.synthetic.third_order import interaction_strength, keep_interaction
+from comity.methods.synthetic.triples import OpenedTriples
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -30,6 +33,10 @@ _ROUNDS = 30
 _MAX_NEWTON, _MANY_FITTED, _MANY_ROUNDS = 600, 20_000, 60
 # The most rows that effects are fitted on: a limit of size.
 _FITTED = 50_000
+# How many pairs of columns have effects together, and how much their counts with the label must stand out: their square
+# over that of noise. Of none, 10 and 20 on training records of Adult and credit defaults at epsilon 10, 20 raise the
+# AUC of trees on credit defaults by .008 and leave it on Adult.
+_INTERACTIONS, _STANDS_OUT = 20, 1.5
 
 
 def redraw_labels(
@@ -39,9 +46,10 @@ def redraw_labels(
     stream: Stream,
     *,
     ordered: Mapping[int, int] | None = None,
+    triples: OpenedTriples | None = None,
 ) -> Integers:
     """New target cells for every row. `ordered` gives, for columns, how many of their first cells have an order:
-    effects vary little from one of those to the next."""
+    effects vary little from one of those to the next. With `triples`, pairs of columns have effects too."""
     target = layout.target
     assert target is not None
     used = [k for k in layout.leading if k != target]
@@ -57,19 +65,83 @@ def redraw_labels(
     rules = Impossibilities(layout)
     # Classes that a row's other columns make impossible have no probability, in the fit and in the draw.
     possible = rules.possible_cells(codes, target) if rules else None
-    effects = fit_effects(
-        design, wanted, sigma, prior, of_classes / of_classes.sum(), None if possible is None else possible[:_FITTED]
-    )
+    allowed = None if possible is None else possible[:_FITTED]
+    of_classes = of_classes / of_classes.sum()
+    effects, together = fit_effects(design, wanted, sigma, prior, of_classes, allowed), list[Interaction]()
+    if triples is not None:
+        together = find_interactions(triples, codes[:_FITTED], effects.probabilities(design, allowed), target, share)
+    if together:
+        design = np.concatenate([design, *(one.one_hot(codes[:_FITTED]) for one in together)], axis=1)
+        wanted = np.concatenate([wanted, *(one.wanted for one in together)])
+        sigma = np.concatenate([sigma, *(np.full(one.cells, one.deviation) for one in together)])
+        wide = np.eye(len(sigma)) / _PRIOR**2
+        wide[: len(prior), : len(prior)] = prior
+        effects = fit_effects(design, wanted, sigma, wide, of_classes, allowed)
     parts = [slice(start, start + _FITTED) for start in range(0, len(codes), _FITTED)]
     probabilities = np.concatenate(
         [
             effects.probabilities(
-                one_hot(codes[part], used, layout.sizes), None if possible is None else possible[part]
+                np.concatenate(
+                    [one_hot(codes[part], used, layout.sizes), *(one.one_hot(codes[part]) for one in together)], axis=1
+                ),
+                None if possible is None else possible[part],
             )
             for part in parts
         ]
     )
     return draw_labels(probabilities, stream)
+
+
+@dataclass(frozen=True, eq=False)
+class Interaction:
+    """Two columns in groups, the wanted counts (cells of both, classes) of the fitted rows, and their deviation."""
+
+    columns: tuple[int, int]
+    groups: tuple[Integers, Integers]
+    sizes: tuple[int, int]
+    wanted: Floats
+    deviation: float
+    strength: float
+
+    @property
+    def cells(self) -> int:
+        return self.sizes[0] * self.sizes[1]
+
+    def place(self, codes: Integers) -> Integers:
+        first, second = (groups[codes[:, column]] for column, groups in zip(self.columns, self.groups))
+        return np.asarray(first * self.sizes[1] + second)
+
+    def one_hot(self, codes: Integers) -> NDArray[np.float32]:
+        design = np.zeros((len(codes), self.cells), np.float32)
+        design[np.arange(len(codes)), self.place(codes)] = 1
+        return design
+
+
+def find_interactions(
+    opened: OpenedTriples, codes: Integers, probabilities: Floats, target: int, share: float
+) -> list[Interaction]:
+    """The pairs of columns whose opened counts with the target stand out most from what these probabilities of the
+    rows' classes give. `share` is the number of rows over that of records. Classes that share a group are not told
+    apart, so there are none if the target has more classes than groups."""
+    triples, found = opened.triples, list[Interaction]()
+    if triples.size(target) < triples.layout.sizes[target]:
+        return found
+    for block in triples.blocks:
+        if target not in block.key:
+            continue
+        first, second = (column for column in block.key if column != target)
+        table = np.moveaxis(opened.table(block), block.key.index(target), 2) * share
+        sizes, deviation = (table.shape[0], table.shape[1]), opened.deviation / block.weight * share
+        pair = Interaction((first, second), (opened.groups[first], opened.groups[second]), sizes, table, deviation, 0.0)
+        place = pair.place(codes)
+        expected = np.stack(
+            [np.bincount(place, weights=one, minlength=pair.cells) for one in probabilities.T], axis=1
+        ).reshape(table.shape)
+        strength = interaction_strength(table - expected, deviation)
+        if strength > _STANDS_OUT:
+            wanted = (expected + keep_interaction(table - expected, deviation)).reshape(pair.cells, -1)
+            found.append(replace(pair, wanted=wanted, strength=strength))
+    return sorted(found, key=lambda one: -one.strength)[:_INTERACTIONS]
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from comity.federation.declare.bounds import Counts, Range
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Noised, Summed
-from comity.federation.declare.release import Array, Count, Each, Fields
+from comity.federation.declare.release import Array, Count, Each, Fields, Form
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.methods.by_columns import AlignmentMethod, MaxRows, ProductMethod
@@ -71,6 +71,7 @@ from comity.methods.synthetic.published.method import (
     PublishedSynthetic,
 )
 from comity.methods.synthetic.published.predictor import Learner, Losses
+from comity.methods.synthetic.triples import MAX_TRIPLE_NOISE, TRIPLE_SHARE, Triples, find_triples, triple_noise
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -89,6 +90,7 @@ Model = Literal["auto", "mixture", "naive-bayes"]
 Pooling = Literal["sum", "none"]
 Rounds = Annotated[int, Interval(ge=1, le=2)]
 MeasuredEdges = Literal["auto", "measured", "equal"]
+CountedTriples = Literal["auto", "counted", "none"]
 
 # The most records that one party may count; cells are clipped beyond. It decides the width of integers and moves no
 # noise: a limit of size.
@@ -164,6 +166,11 @@ class Synthetic(Method):
         1,
         description="2: all tables with 40 % of the loss, then those with the target and the 25 strongest others again",
     )
+    triples: Annotated[CountedTriples, Only(variant="default", held="rows")] = Field(
+        "auto",
+        description="tables of three columns in few groups of cells; counted: with 30 % of the loss; none: pairs "
+        "alone; auto: counted where noise allows it, by the declared records, in one round of one sum",
+    )
     products: Annotated[ProductMethod, Only(variant="default", held="columns")] = Field(
         "rlwe", description="parties with different columns: how tables across parties are computed"
     )
@@ -235,6 +242,7 @@ class Synthetic(Method):
         # Studies from before there were these options keep their hash where they mean nothing.
         absent = {"sizes"} if self.sizes is None else set()
         absent |= {"edges"} if self.edges == "auto" else set()
+        absent |= {"triples"} if self.triples == "auto" else set()
         absent |= set() if self.variant == "published" else {"choice", "losses"}
         return {key: value for key, value in super().options_for_hash().items() if key not in absent}
 
@@ -260,7 +268,12 @@ class Synthetic(Method):
         }
         if not setting.columns:
             return SyntheticProtocol(
-                **common, sizes=self.sizes, edges=self.edges, pooling=self.pooling, rounds=self.rounds
+                **common,
+                sizes=self.sizes,
+                edges=self.edges,
+                pooling=self.pooling,
+                rounds=self.rounds,
+                triples=self.triples,
             )
         # It comes with compiled products, which studies of whole records do not need.
         from comity.methods.synthetic.columns import SyntheticColumnsProtocol
@@ -441,7 +454,8 @@ class CountsProtocol(Protocol):
         if labels is not None and labels > MAX_LABEL_ERROR:
             return (
                 f". Tables with the target are off by {labels:.0%} of the records, so a model of the dataset may "
-                "predict the target worse than a constant: raise epsilon or bring more records"
+                "predict the target no better or worse than a constant, above all where one class is rare: raise "
+                "epsilon or bring more records"
             )
         return ""
 
@@ -503,18 +517,26 @@ class SyntheticProtocol(CountsProtocol):
     and its guarantee holds against all others. With `rounds` = 2 all tables are counted with a part of the loss, and
     those with the target and the strongest others again with the rest. Each of the two sums has the sensitivity of its
     own tables (proof.md, 4). Where `edges` are measured, a sum of narrow counts of single columns comes first
-    (proof.md, 5).
+    (proof.md, 5). Where `triples` are counted, a sum of tables of three columns comes last (proof.md, 6).
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     sizes: Sizes | None
     edges: MeasuredEdges
     pooling: Pooling
     rounds: Rounds
+    triples: CountedTriples = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.triples == "counted" and self._triples is None:
+            raise StudyError(
+                'synthetic.triples = "counted" needs three columns that follow no other, at most 64 of them, '
+                'pooling = "sum", rounds = 1 and not the model naive-bayes; change one of these, or set '
+                'triples = "auto"',
+                key="synthetic.triples",
+            )
         if self.edges == "measured" and self._measuring is None:
             raise StudyError(
                 'synthetic.edges = "measured" needs a number without bins or edges in the schema, pooling = "sum" and '
@@ -553,6 +575,34 @@ class SyntheticProtocol(CountsProtocol):
             return measuring is not None
         deviation = self._declare_narrow(measuring, consortium).opened_deviation(consortium, consortium.size)
         return edge_noise(measuring.layout, deviation, rows) <= MAX_EDGE_NOISE
+
+    @cached_property
+    def _triples(self) -> Triples | None:
+        """The triples that may be counted. Measured edges leave a column as many groups, and no fewer cells."""
+        if self.triples == "none" or self.pooling == "none" or self.rounds == 2 or self.model == "naive-bayes":
+            return None
+        counting = self._gaussian
+        if self._measuring is not None:
+            counting = replace(counting, schema=self._planned_schema)
+        return find_triples(counting.layout)
+
+    def counts_triples(self, consortium: Consortium) -> bool:
+        """Whether triples are counted, by the study or by a rule from public figures."""
+        triples, rows = self._triples, self.declared_rows(consortium)
+        if triples is None or self.triples == "counted":
+            return triples is not None
+        if rows is None:
+            return False
+        deviation = self._declare_triples(triples, consortium).opened_deviation(consortium, consortium.size)
+        return triple_noise(triples, deviation, rows) <= MAX_TRIPLE_NOISE
+
+    def _planned_triples(self, consortium: Consortium) -> Triples:
+        """Those of the cells that are counted."""
+        assert self._triples is not None
+        return replace(self._triples, layout=self.full_counting(consortium).layout)
+
+    def choose_model(self, consortium: Consortium) -> str:
+        return "mixture" if self.counts_triples(consortium) else super().choose_model(consortium)
 
     def _undivided_cells(self, consortium: Consortium) -> int:
         measuring = self._measuring
@@ -600,18 +650,17 @@ class SyntheticProtocol(CountsProtocol):
         one = Array(counts.shape)
         if self.rounds == 2:
             return self._declare_two_rounds(counts, consortium)
-        if self._measuring is not None and self.measures(consortium):
-            return self._declare_measured(self._declare_narrow(self._measuring, consortium), counts, consortium)
+        if self.pooling == "sum":
+            return self._declare_sums(counts, consortium)
         tables = Release(
             name="tables",
             source=COORDINATOR,
             to=EVERYONE,
             protection=Derived("counts"),
-            form=Each(one) if self.pooling == "none" else Fields({"counts": one, "parties": Count(consortium.size)}),
+            form=Each(one),
         )
         alone = "everyone who receives what a party released, including the coordinator and the other parties"
-        adversary = alone if self.pooling == "none" else _coordinator_with_parties(consortium)
-        return Declaration((counts, tables), adversary=adversary)
+        return Declaration((counts, tables), adversary=alone)
 
     def _declare_two_rounds(self, counts: Release, consortium: Consortium) -> Declaration:
         if self.choose_model(consortium) == "naive-bayes":
@@ -639,34 +688,53 @@ class SyntheticProtocol(CountsProtocol):
         releases = (counts, opened, listed, again, tables)
         return Declaration(releases, adversary=_coordinator_with_parties(consortium))
 
-    def _declare_measured(self, narrow: Release, counts: Release, consortium: Consortium) -> Declaration:
-        opened = Release(
-            name="opened", source=COORDINATOR, to=EVERY_PARTY, protection=Derived("narrow"), form=Array(narrow.shape)
-        )
-        tables = Release(
-            name="tables",
-            source=COORDINATOR,
-            to=EVERYONE,
-            protection=Derived("narrow", "counts"),
-            form=Fields(
-                {"counts": Array(counts.shape), "parties": Count(consortium.size), "narrow": Array(narrow.shape)}
-            ),
-        )
-        return Declaration((narrow, opened, counts, tables), adversary=_coordinator_with_parties(consortium))
+    def _declare_sums(self, counts: Release, consortium: Consortium) -> Declaration:
+        """The counts, after narrow ones if edges are measured, and before triples if these are counted."""
+        many, releases = Count(consortium.size), [counts]
+        made: dict[str, Form] = {"counts": Array(counts.shape), "parties": many}
+
+        def opened(name: str, of: Release) -> Release:
+            form = Array(of.shape)
+            return Release(name=name, source=COORDINATOR, to=EVERY_PARTY, protection=Derived(of.name), form=form)
+
+        if self._measuring is not None and self.measures(consortium):
+            narrow = self._declare_narrow(self._measuring, consortium)
+            releases = [narrow, opened("opened", narrow), *releases]
+            made["narrow"] = Array(narrow.shape)
+        if self.counts_triples(consortium):
+            triples = self._declare_triples(self._planned_triples(consortium), consortium)
+            releases += [opened("pairs", counts), triples]
+            made |= {"triples": Array(triples.shape), "parties_triples": many}
+        sums = [one.name for one in releases if one.bound is not None]
+        tables = Release(name="tables", source=COORDINATOR, to=EVERYONE, protection=Derived(*sums), form=Fields(made))
+        return Declaration((*releases, tables), adversary=_coordinator_with_parties(consortium))
 
     def _declare_narrow(self, measuring: Measuring, consortium: Consortium) -> Release:
-        noise, _ = split_loss(consortium, MEASURING_SHARE)
-        return self._declare_sum("narrow", measuring.layout.counts, measuring.layout.weights, noise, consortium)
+        return self._declare_sum(
+            "narrow",
+            measuring.layout.counts,
+            measuring.layout.weights,
+            split_loss(consortium, MEASURING_SHARE)[0],
+            consortium,
+        )
 
     def _declare_counts(self, counting: Counting, consortium: Consortium) -> Release:
-        noise = split_loss(consortium)[0] if self.rounds == 2 else self._noise(consortium)
-        if self.measures(consortium):
-            _, noise = split_loss(consortium, MEASURING_SHARE)
+        if self.rounds == 2:
+            noise = split_loss(consortium, FIRST_SHARE)[0]
+        else:
+            shares = [MEASURING_SHARE] if self.measures(consortium) else []
+            shares += [TRIPLE_SHARE] if self.counts_triples(consortium) else []
+            noise = split_loss(consortium, *shares)[-1] if shares else self._noise(consortium)
         return self._declare_sum("counts", counting.layout.counts, counting.layout.weights, noise, consortium)
+
+    def _declare_triples(self, triples: Triples, consortium: Consortium) -> Release:
+        noise = split_loss(consortium, TRIPLE_SHARE)[0]
+        return self._declare_sum("triples", triples.counts, triples.weights, noise, consortium)
 
     def _declare_recount(self, consortium: Consortium) -> Release:
         recount = self.recount(consortium)
-        return self._declare_sum("again", recount.counts, recount.weights, split_loss(consortium)[1], consortium)
+        noise = split_loss(consortium, FIRST_SHARE)[1]
+        return self._declare_sum("again", recount.counts, recount.weights, noise, consortium)
 
     def _declare_sum(
         self, name: str, counts: int, weights: tuple[int, ...], noise: Gaussian | Laplace, consortium: Consortium
@@ -696,12 +764,8 @@ class SyntheticProtocol(CountsProtocol):
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         if self.rounds == 2:
             return {"tables": self._count_twice(parties)}
-        if self._measuring is not None and self.measures(parties.consortium):
-            return {"tables": self._measure_and_count(parties, self._measuring)}
         if self.pooling == "sum":
-            total = parties.sum(self.count)
-            parties.require("counts", total.parties, self._ranges(total.value, parties.consortium))
-            return {"tables": {"counts": total.value, "parties": total.parties}}
+            return {"tables": self._count_once(parties)}
         consortium, release = parties.consortium, parties.declaration["counts"]
         grid = release.spacing(consortium)
         got = parties.ask(self.count, need=release.min_parties(consortium))
@@ -713,15 +777,27 @@ class SyntheticProtocol(CountsProtocol):
     def _ranges(self, counts: Floats, consortium: Consortium) -> tuple[Range, ...]:
         return table_ranges(self.counting(consortium).layout, counts, about=self.declared_rows(consortium))
 
-    def _measure_and_count(self, parties: Parties, measuring: Measuring) -> dict[str, Any]:
-        consortium = parties.consortium
+    def _count_once(self, parties: Parties) -> dict[str, Any]:
+        consortium, measuring = parties.consortium, self._measuring
         about = self.declared_rows(consortium)
-        first = parties.sum(self.measure)
-        parties.require("narrow", first.parties, table_ranges(measuring.layout, first.value, about=about))
-        second = parties.sum(self.count_measured, opened=first.value)
-        layout = self.measured_counting(consortium, first.value).layout
-        parties.require("counts", second.parties, table_ranges(layout, second.value, about=about))
-        return {"counts": second.value, "parties": second.parties, "narrow": first.value}
+        before: dict[str, Any] = {}
+        counting, narrow = self.counting(consortium), None
+        if measuring is not None and self.measures(consortium):
+            first = parties.sum(self.measure)
+            parties.require("narrow", first.parties, table_ranges(measuring.layout, first.value, about=about))
+            narrow = before["opened"] = first.value
+            counting = self.measured_counting(consortium, narrow)
+        found = parties.sum(self.count if narrow is None else self.count_measured, **before)
+        parties.require("counts", found.parties, table_ranges(counting.layout, found.value, about=about))
+        tables = {"counts": found.value, "parties": found.parties, **({} if narrow is None else {"narrow": narrow})}
+        if not self.counts_triples(consortium):
+            return tables
+        last = parties.sum(
+            self.count_triples if narrow is None else self.count_measured_triples, **before, pairs=found.value
+        )
+        triples = self._planned_triples(consortium)
+        parties.require("triples", last.parties, table_ranges(triples, last.value, about=about))
+        return {**tables, "triples": last.value, "parties_triples": last.parties}
 
     def _count_twice(self, parties: Parties) -> dict[str, Any]:
         first = parties.sum(self.count)
@@ -760,6 +836,25 @@ class SyntheticProtocol(CountsProtocol):
         counting = self.measured_counting(site.consortium, opened)
         site.contribute(site.total(lambda rows: self._count_rows(counting, rows.features, rows.filled), exact=True))
 
+    @step(sends="triples", stacked=True)
+    def count_triples(self, site: Site, pairs: Floats) -> None:
+        """Count triples in the groups that follow from the opened counts. The bound holds for any groups."""
+        self._contribute_triples(site, self.counting(site.consortium), pairs)
+
+    @step(sends="triples", stacked=True)
+    def count_measured_triples(self, site: Site, opened: Floats, pairs: Floats) -> None:
+        """The same in cells of measured edges."""
+        self._contribute_triples(site, self.measured_counting(site.consortium, opened), pairs)
+
+    def _contribute_triples(self, site: Site, counting: Counting, pairs: Floats) -> None:
+        triples = self._planned_triples(site.consortium)
+        groups = triples.choose_groups(pairs)
+
+        def count(rows: Any) -> Floats:
+            return triples.count(groups, self._in_cells(rows.features, counting), rows.filled)
+
+        site.contribute(site.total(count, exact=True))
+
     def _count_rows(self, counting: Counting, features: Floats, filled: NDArray[np.bool_] | None) -> Floats:
         return counting.layout.count(self._in_cells(features, counting), filled)
 
@@ -784,6 +879,8 @@ class SyntheticProtocol(CountsProtocol):
     # What comes out.
 
     def present(self, released: Mapping[str, Any], consortium: Consortium) -> SyntheticDataset:
+        from comity.methods.synthetic.artefact import OpenedCounts
+
         tables = released["tables"]
         # If a party drops out after the first round, the rounds count different records and are not averaged.
         if self.rounds == 2 and tables["parties"] == tables["parties_again"]:
@@ -791,6 +888,12 @@ class SyntheticProtocol(CountsProtocol):
         if self.pooling == "none":
             return self._present_counts(sum(tables.values()), len(tables), consortium)
         made = self._present_counts(tables["counts"], tables["parties"], consortium)
+        # If a party drops out before the triples, they count different records and are not used.
+        if "triples" in tables and tables["parties"] == tables["parties_triples"]:
+            release = self._declare_triples(self._planned_triples(consortium), consortium)
+            deviation = release.opened_deviation(consortium, tables["parties"])
+            triples = OpenedCounts(np.asarray(tables["triples"], np.float64), deviation)
+            made = replace(made, counts=replace(made.counts, triples=triples))
         measuring = self._measuring
         if measuring is None or "narrow" not in tables:
             return made
@@ -889,7 +992,31 @@ class SyntheticProtocol(CountsProtocol):
         many = consortium.size > MAX_DATASETS and self.pooling == "none"
         datasets = (f"above {MAX_DATASETS} parties only the dataset of all of them is written",) if many else ()
         rounds = (self._describe_rounds(consortium),) if self.rounds == 2 else ()
-        return (*super().notes(consortium), *datasets, *rounds, *self._describe_edges(consortium))
+        found = (*super().notes(consortium), *datasets, *rounds)
+        return (*found, *self._describe_edges(consortium), *self._describe_triples(consortium))
+
+    def _describe_triples(self, consortium: Consortium) -> tuple[str, ...]:
+        if self._triples is None:
+            return ()
+        triples = self._planned_triples(consortium)
+        deviation = self._declare_triples(triples, consortium).opened_deviation(consortium, consortium.size)
+        which = "with the target " if triples.labelled else ""
+        if self.counts_triples(consortium):
+            least = deviation / max(triples.weights)
+            return (
+                f"three columns: {TRIPLE_SHARE:.0%} of the loss counts {len(triples.blocks):,} tables {which}of three "
+                f"columns in up to {triples.groups} groups of cells each (deviation {least:.3g} to {deviation:.3g}). "
+                "The groups follow from the opened counts of pairs. If a party drops out in between, only pairs are "
+                "used",
+            )
+        rows = self.declared_rows(consortium)
+        if rows is None:
+            return ("three columns: only pairs are counted, because neither synthetic.rows nor sizes is declared",)
+        noise = triple_noise(triples, deviation, rows)
+        return (
+            f"three columns: only pairs are counted, because the noise of tables of three columns would be {noise:.2g} "
+            f"of the records, above {MAX_TRIPLE_NOISE}",
+        )
 
     def _describe_edges(self, consortium: Consortium) -> tuple[str, ...]:
         measuring = self._measuring
