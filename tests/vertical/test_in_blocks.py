@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ import pytest
 from comity.data import StreamedRecords
 from comity.data.tables import row_file
 from comity.errors import ComityError, DataError, Refused
+from comity.federation.owner.run_state import Effects
+from comity.federation.owner.site import Site
 from comity.methods.by_columns import products, token_list
 from comity.methods.vertical import dealer_rounds, rlwe_rounds
 from comity.study.records.party_data import load_party_data
@@ -247,3 +251,23 @@ def test_the_count_of_classes_comes_in_blocks_too(tmp_path: Path) -> None:
     whole, blocks = both(tmp_path, **terms)
     assert np.count_nonzero(whole.released["model"]) == 1
     assert whole.released["model"].tobytes() == blocks.released["model"].tobytes()
+
+
+def test_a_step_leaves_its_letters_to_no_collector_of_cycles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cycle of references would keep the letters and the state of every step in memory for many steps."""
+    write(tmp_path, aligned=True)
+    alive: list[weakref.ref[Effects]] = []
+    begin = Site.__init__
+
+    def beginning(self: Site, *given: Any) -> None:
+        begin(self, *given)
+        alive.append(weakref.ref(self.effects))
+
+    monkeypatch.setattr(Site, "__init__", beginning)
+    gc.disable()
+    try:
+        run_study(study(tmp_path, memory=TINY, vertical__solver="gradient", vertical__rounds=1), seed=1)
+        kept = [one for one in alive if one() is not None]
+    finally:
+        gc.enable()
+    assert len(alive) > 50 and not kept

@@ -25,6 +25,10 @@ MAX_BYTES = 1 << 28
 """Records whose features take more are mapped again in each round: mapped rows may take twice as much again."""
 
 
+MAX_BUILT = 8
+"""Files without a name that a host keeps open, of all its runs."""
+
+
 @dataclass(frozen=True, eq=False)
 class Preparation:
     """A map of features (..., n, d) to arrays (..., n, e), row by row. `values` are the public values that it depends
@@ -56,7 +60,7 @@ class PreparedRows:
     def __init__(self) -> None:
         self._kept: _Kept | None = None
         self._arrays: dict[str, tuple[bytes, LocalRecords, NDArray[Any]]] = {}
-        self._built: dict[str, tuple[bytes, LocalRecords, Any]] = {}
+        self._built: dict[tuple[str, bytes], tuple[LocalRecords, Any]] = {}
 
     def clear(self) -> None:
         self._kept = None
@@ -64,19 +68,19 @@ class PreparedRows:
         self._built = {}
 
     def built(self, name: str, values: bytes, records: LocalRecords, make: Callable[[], Any]) -> Any:
-        """What `make` builds of all records and is not an array, such as a file without a name; at most one of each
-        name."""
-        kept = self._built.get(name)
-        if kept is not None and kept[0] == values and kept[1] is records:
-            return kept[2]
-        self._built.pop(name, None)
-        kept = None
+        """What `make` builds of all records and is not an array, such as a file without a name. A few are kept, for
+        runs at the same time: building one takes passes over all records."""
+        kept = self._built.get((name, values))
+        if kept is not None and kept[0] is records:
+            return kept[1]
         made = make()
-        self._built[name] = values, records, made
+        self._built[name, values] = records, made
+        while len(self._built) > MAX_BUILT:
+            self._built.pop(next(iter(self._built)), None)
         return made
 
-    def drop(self, name: str) -> None:
-        self._built.pop(name, None)
+    def drop(self, name: str, values: bytes) -> None:
+        self._built.pop((name, values), None)
 
     def array(self, name: str, values: bytes, records: LocalRecords, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """What `make` computes of all records from public values; from memory where it has this name, these values

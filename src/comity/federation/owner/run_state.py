@@ -65,9 +65,14 @@ class RunState:
     ) -> None:
         self.effects = effects
         self.holdout = holdout
-        self.dims: Mapping[str, int] = _Dimensions(self)
         self._stored_before = stored_before
         self._sum_group = sum_group
+
+    @property
+    def dims(self) -> Mapping[str, int]:
+        """The public sizes that the run has bound. It is made here each time: a cycle would keep a step's letters in
+        memory until the collector of cycles finds them."""
+        return _Dimensions(self)
 
     def of_sums(self, group: SumGroup) -> RunState:
         """The same run, as steps of the secure sum of this group see it."""

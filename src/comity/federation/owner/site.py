@@ -226,8 +226,9 @@ class Site:
         made: _Built = self._host.prepared.built(name, key, self.records, make)
         return made
 
-    def drop_built(self, name: str) -> None:
-        self._host.prepared.drop(name)
+    def drop_built(self, name: str, values: bytes) -> None:
+        """Forget what was built, before the run ends."""
+        self._host.prepared.drop(name, encode([self.run, self._state.holdout, values]))
 
     def open_file(self) -> UnnamedFile | None:
         """A file without a name for what is built of records in blocks; None for records in memory."""

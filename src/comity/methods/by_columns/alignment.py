@@ -181,7 +181,8 @@ class Alignment(Part):
         def make() -> TokenList:
             return TokenList.make(seed, id_blocks(site.records), TokenList.empty(buckets, site.open_file()))
 
-        return site.built(_TOKENS, seed + buckets.to_bytes(4, "big"), make)
+        # One key and one number of buckets a run: the run alone names the list.
+        return site.built(_TOKENS, b"", make)
 
     # Blinded points. A list goes once around the ring of parties and ends with the one before its owner.
 
@@ -245,7 +246,7 @@ class Alignment(Part):
         site.keep(_PLACED, [placed + 1, count])
         if last:
             # Nothing looks it up after this step, unless the step has to be run again.
-            site.drop_built(_TOKENS)
+            site.drop_built(_TOKENS, b"")
 
     # The coordinator's side.
 
