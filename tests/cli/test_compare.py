@@ -27,6 +27,9 @@ def test_a_sweep_runs_each_value_and_compares_them(comity: Any, study: Path) -> 
     assert "eps 0.50" in shown and "eps 4.00" in shown and f"{page['runs'][0]['error']:.3f}" in shown
     latest = comity("report", "--no-open")
     assert latest.code == 0 and latest.out.strip().endswith(f"{page['runs'][1]['name']}/report.html")
+    # What a shell makes of runs/*: the pages of sweeps stand beside the runs.
+    everything = comity("compare", *sorted(Path("runs").iterdir()), "--json")
+    assert everything.code == 0 and len(everything.document["runs"]) == 2, everything.err
     text = comity("compare", *(f"runs/{one['name']}" for one in page["runs"]), "--html", "two.html").out
     assert "same test records" in text and "page: two.html" in text and check_page(Path("two.html").read_text("utf-8"))
 

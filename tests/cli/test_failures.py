@@ -65,6 +65,7 @@ def test_wrong_usage_ends_with_2_and_names_the_help(comity: Any, study: Any) -> 
         ended = comity(*arguments)
         assert (ended.code, ended.out) == (2, "")
         assert "--help" in ended.err
+        assert "Invalid value:" not in ended.err and ". See: comity" in ended.err.replace(") See", "). See")
     assert comity("plan", "study.toml", "--set", "epsilon=1").code == 2
 
 

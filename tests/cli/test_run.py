@@ -120,7 +120,36 @@ WRONG_STUDIES = {
     "no data file": ("records.csv", "recods.csv", ("study.toml", "simulation.data", "recods.csv", "records.csv")),
     "wrong count": ("count = 5", "count = 6", ("study.toml", "parties.count", "set parties.count to 5")),
     "no column named": ('column = "clinic"', "", ("study.toml", "simulation.column", "add it")),
-    "no such column": ('column = "clinic"', 'column = "clinik"', ("records.csv", "'clinik'", "'clinic'")),
+    "no such column": (
+        'column = "clinic"',
+        'column = "clinik"',
+        ("study.toml: simulation.column = 'clinik'", "records.csv", "did you mean clinic?"),
+    ),
+    "a switch for a number": ("epsilon = 2.0", "epsilon = true", ("privacy.epsilon must be a number, found true",)),
+    "a text for a number": ("epsilon = 2.0", 'epsilon = "2"', ("privacy.epsilon must be a number, found '2'",)),
+    "words for a number": ("epsilon = 2.0", 'epsilon = "two"', ("privacy.epsilon must be a number, found 'two'",)),
+    "infinite": ("epsilon = 2.0", "epsilon = inf", ("privacy.epsilon must be a finite number, found inf",)),
+    "a number for a switch": (
+        "[simulation]",
+        "[simulation]\nbaselines = 1",
+        ("simulation.baselines must be true or false, found 1",),
+    ),
+    "a text in a list": (
+        "[simulation]",
+        '[simulation]\nsizes = [10, "10", 10, 10, 10]',
+        ("simulation.sizes.1 must be a number, found '10'",),
+    ),
+    "a misspelt choice": ('"by-column"', '"by-colum"', ("simulation.split must be", "(did you mean by-column?)")),
+    "a name with a slash": (
+        'name = "small"',
+        'name = "a/b"',
+        ("study.name must have no characters but A-Za-z0-9._ -",),
+    ),
+    "a purpose of two lines": (
+        'name = "small"',
+        'name = "small"\npurpose = "a\\nb"',
+        ("study.purpose must be one line of text",),
+    ),
     "wrong unit": ("[privacy]", '[privacy]\nunit = "record"', ("privacy.unit", "party")),
     "not TOML": ("[privacy]", "[privacy", ("study.toml", "TOML")),
     "no schema": ("schema.toml", "shema.toml", ("shema.toml",)),
@@ -139,6 +168,20 @@ def test_a_wrong_study_ends_in_one_sentence_and_leaves_nothing(comity: Any, stud
     assert all(word in sentence for word in words), sentence
     assert "\n" not in sentence
     assert not Path("runs").exists()
+
+
+def test_a_folder_in_the_place_of_its_study_names_the_study(comity: Any, study: Path) -> None:
+    for command in ("plan", "run"):
+        ended = comity(command, study.parent)
+        assert ended.code == 3 and f"is a folder; give the study file in it: {study}" in ended.err
+
+
+def test_a_folder_that_is_not_there_is_said_in_words(comity: Any, study: Path) -> None:
+    ended = comity("predict", "runs/nope", "test.csv")
+    assert ended.code == 3 and "runs/nope: there is no model here" in ended.err and "Errno" not in ended.err
+    (study.parent / "absent.csv").unlink(missing_ok=True)
+    missing = comity("plan", "study.toml", "--sample", "absent.csv")
+    assert missing.code == 3 and missing.err.count("absent.csv") == 1
 
 
 def _without_age(frame: pd.DataFrame) -> pd.DataFrame:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import exp
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from comity.report.sentences import best_guess_probability, explain_guarantee, format_percent
+from comity.report.sentences import (
+    best_guess_probability,
+    explain_guarantee,
+    format_percent,
+    left_exceeds_difference,
+)
 from comity.study.results.result import Guarantee
 
 PURE = Guarantee("eps 1.00", 1.0, 0.0, "a record", "replaced", "nobody", "private", seeded=False)
@@ -51,6 +57,16 @@ def test_randomised_response_reaches_it_and_the_gaussian_stays_below(epsilon: fl
         # The exact delta of a Gaussian of sensitivity 1, and how often the better guess is right.
         delta = norm.cdf(0.5 / sigma - epsilon * sigma) - exp(epsilon) * norm.cdf(-0.5 / sigma - epsilon * sigma)
         assert norm.cdf(0.5 / sigma) <= best_guess_probability(epsilon, float(delta)) + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("loss", "left", "more"),
+    [("mu 0.3", "eps 2.77", True), ("mu 0.3", "eps 0.00", False), ("eps 1", "eps 2.00", False)],
+)
+def test_what_is_left_is_called_more_than_the_difference_only_where_it_is(loss: str, left: str, more: bool) -> None:
+    guarantee = SimpleNamespace(loss=loss)
+    result = SimpleNamespace(guarantee=guarantee, accounts=[SimpleNamespace(left=left)])
+    assert left_exceeds_difference(cast(Any, result)) is more
 
 
 def test_percentages_are_rounded_up_and_never_to_certainty() -> None:

@@ -127,6 +127,8 @@ def read_document(
         if path.stat().st_size > max_bytes:
             raise ValueError(f"it is larger than any {what}")
         document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path.parent}: there is no {what} here (no file {path.name}); {remedy}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: no {what} can be read here ({error}); {remedy}") from error
     expected = f"format {form!r}" + ("" if version is None else f", version {version}")

@@ -39,7 +39,8 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
         return 0
     elif hasattr(error, "format_message"):
         code, kind, context = USAGE, "usage", getattr(error, "ctx", None)
-        sentence = str(error.format_message())
+        # The words before it say nothing: every message about usage is about what was typed.
+        sentence = str(error.format_message()).removeprefix("Invalid value: ")
         command = "comity" if context is None else context.command_path
         if sentence.startswith("Usage:"):
             # Without a command the message is the whole help page.
@@ -47,7 +48,8 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
                 print(escape_lines(sentence), file=sys.stderr)
                 return code
             sentence = "a command is missing."
-        sentence += f" See: {command} --help"
+        sentence = sentence.rstrip()
+        sentence += ("" if sentence.endswith((".", ")")) else ".") + f" See: {command} --help"
     else:
         code, kind = DEFECT, "defect"
         log = _log(error)

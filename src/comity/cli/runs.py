@@ -206,9 +206,13 @@ def compare(
 
     Example: comity compare runs/2026-11-18-1 runs/2026-11-18-2
 
+    Example: comity compare runs/*
+
     Example: comity compare --html compare.html
     """
-    named = runs or [Path(one.folder) for one in reversed(list_runs(out)) if one.state == "done"]
+    # A pattern such as runs/* also names the pages that comity wrote beside the runs.
+    given = [one for one in runs or () if not (one.suffix == ".html" and one.is_file())]
+    named = given or [Path(one.folder) for one in reversed(list_runs(out)) if one.state == "done"]
     show_comparison([find_finished(one, out) for one in named], html, as_json=as_json)
 
 
@@ -387,12 +391,30 @@ def _error(result: Result) -> str:
     return f"{interval[0]:.3f} to {interval[1]:.3f}, measured {result.error:.3f}"
 
 
+def _describe_worth(result: Result) -> list[tuple[str, str]]:
+    """How good the result is, beside its baselines; what has no error is as near to the records as its figures say."""
+    from comity.report.sentences import describe_quality
+
+    assessment = result.assessment
+    if result.error is None:
+        shown = " · ".join(f"{figure.name} {figure.value:.3g}" for figure in assessment.figures)
+        return [("quality", f"{shown}; the report says what each means")] if shown else []
+    compared = " · ".join(f"{baseline.name} {baseline.error:.3f}" for baseline in result.baselines)
+    rows = [("error", _error(result) + (f"   ({compared})" if compared else ""))]
+    beside = " · ".join(
+        f"{figure.name} {figure.value:.3f}" for figure in assessment.figures if not figure.is_about_bounds
+    )
+    said = describe_quality(result) if compared else ""
+    measure = "" if said or assessment.is_share else assessment.measure
+    return rows + [("", line) for line in (said, measure, beside) if line]
+
+
 def show_run(folder: Path, result: Result | None = None, *, as_json: bool) -> None:
     """Print the result of a run that was just saved in this folder, or load it from there."""
     import json
 
     from comity.report.result import format_result, load_result
-    from comity.report.sentences import describe_evaluation, describe_quality
+    from comity.report.sentences import describe_evaluation, left_exceeds_difference
 
     result = result or load_result(folder)
     document = json.loads(format_result(result))
@@ -400,17 +422,7 @@ def show_run(folder: Path, result: Result | None = None, *, as_json: bool) -> No
     title = f"{result.study} · run {result.run} · {result.parties} parties"
     if result.seconds:
         title += f" · {result.seconds:.1f} s"
-    rows: list[tuple[str, str]] = []
-    if result.error is not None:
-        compared = " · ".join(f"{baseline.name} {baseline.error:.3f}" for baseline in result.baselines)
-        rows.append(("error", _error(result) + (f"   ({compared})" if compared else "")))
-        if compared:
-            rows.append(("", describe_quality(result)))
-        beside = " · ".join(
-            f"{figure.name} {figure.value:.3f}" for figure in result.assessment.figures if not figure.is_about_bounds
-        )
-        if beside:
-            rows.append(("", beside))
+    rows = _describe_worth(result)
     if result.assessment.repeats is not None:
         rows.append(("repeats", result.assessment.repeats.sentence()))
     for at, line in enumerate(describe_evaluation(result)):
@@ -420,7 +432,7 @@ def show_run(folder: Path, result: Result | None = None, *, as_json: bool) -> No
     rows += [("spent", one) for one in spent]
     left = sorted({account.left for account in result.accounts})
     if left:
-        squares = " (losses add as squares)" if guarantee.loss.startswith(("mu", "rho")) and "eps" in left[0] else ""
+        squares = " (losses add as squares)" if left_exceeds_difference(result) else ""
         rows.append(("left", left[0] + (f" to {left[-1]}" if len(left) > 1 else "") + squares))
     rows.append(("holds against", guarantee.adversary))
     if guarantee.claim != "private":

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
+from pydantic import ConfigDict, PrivateAttr, ValidationError, model_validator
 
 from comity.data import Schema
 from comity.errors import StudyError
 from comity.federation.protocol import Protocol
 from comity.methods.constants import Constant, Constants
-from comity.methods.tables import describe_first_error
+from comity.methods.tables import TypedTable, describe_first_error
 from comity.representation import html_table, in_brief, short_repr
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Only:
         return next((key for key, allowed in self.needs.items() if values[key] not in allowed), None)
 
 
-class Method(BaseModel):
+class Method(TypedTable):
     """The options of one method, over the columns of one schema. Subclasses declare each option as a field.
 
         method = comity.Averaging(schema, sizes=400)

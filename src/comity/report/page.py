@@ -20,7 +20,12 @@ from comity.privacy.loss import format_small, format_up
 from comity.report.card import describe_presented
 from comity.report.overview import describe_view
 from comity.report.plots import Amount, Mark, draw_amounts, draw_errors, draw_marks, draw_plot
-from comity.report.sentences import describe_evaluation, describe_quality, explain_guarantee
+from comity.report.sentences import (
+    describe_evaluation,
+    describe_quality,
+    explain_guarantee,
+    left_exceeds_difference,
+)
 from comity.study.study import DRAFT
 from comity.untrusted.text import escape_lines
 
@@ -108,7 +113,7 @@ def result_values(result: Result, *, audit: str | None = None) -> dict[str, Any]
         "warnings": list_warnings(result),
         "costs": group_costs(result),
         "budget": draw_budget(result),
-        "squares": result.guarantee.loss.startswith(("mu", "rho")),
+        "squares": left_exceeds_difference(result),
         "meaning": explain_guarantee(result.guarantee),
         "errors": draw_quality(result),
         "interval": result.assessment.interval,

@@ -58,6 +58,13 @@ def describe_quality(result: Result) -> str:
     return text[:1].upper() + text[1:] + "." + _describe_joining(result, alone, constant, pooled) if text else ""
 
 
+def left_exceeds_difference(result: Result) -> bool:
+    """Whether more is left than what was granted less what was spent, because losses add as squares. Nothing is left of
+    a budget that is spent."""
+    some = any(account.left.startswith("eps") and account.left != "eps 0.00" for account in result.accounts)
+    return some and result.guarantee.loss.startswith(("mu", "rho"))
+
+
 def _compare(result: Result, other: float) -> str:
     """How the result's error compares with another on the same test records."""
     assert result.error is not None

@@ -176,6 +176,8 @@ class Study:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise StudyError(f"{path}: there is no such study file; write one with: comity new NAME") from None
+        except IsADirectoryError:
+            raise StudyError(f"{path}: is a folder; give the study file in it: {path / 'study.toml'}") from None
         except (OSError, UnicodeDecodeError) as error:
             raise StudyError(f"{path}: the study can't be read ({error})") from error
         return cls.parse(text, folder=path.parent, where=str(path), overrides=overrides)

@@ -361,8 +361,8 @@ def _name_separator(file: Csv, separator: str, text: str, whole: bool) -> str:
     also = " and its numbers have decimal commas" if commas else ""
     return (
         f"{file.path} is separated by {SEPARATORS[separator]}, not commas{also}; read it with {keys}: "
-        f'{{source = "csv", path = "...", separator = "{written}"}} in a file, --separator on the command line. Or '
-        "save it with commas."
+        f'{{source = "csv", path = "...", separator = "{written}"}} in a file, or --separator where a command has it. '
+        "Or save it with commas."
     )
 
 
@@ -370,8 +370,8 @@ def _name_encoding(file: Csv, name: str) -> str:
     declared = "UTF-8" if file.encoding == "utf-8" else file.encoding
     return (
         f'{file.path} is not {declared}: it is most likely written in {name}; read it with encoding = "{name}": '
-        f'{{source = "csv", path = "...", encoding = "{name}"}} in a file, --encoding on the command line. Or save it '
-        "as UTF-8."
+        f'{{source = "csv", path = "...", encoding = "{name}"}} in a file, or --encoding where a command has it. Or '
+        "save it as UTF-8."
     )
 
 

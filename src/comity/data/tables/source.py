@@ -115,7 +115,8 @@ class Place:
             beside = [entry.name for entry in full.parent.iterdir()] if full.parent.is_dir() else []
             close = nearest_name(full.name, beside)
             hint = f"beside it is {close!r}" if close and close != full.name else "check the path"
-            raise DataError(f"{self.where}: {full} can't be opened: there is no such file; {hint}.", key=key)
+            about = "" if self.where == str(full) else f"{self.where}: "
+            raise DataError(f"{about}{full} can't be opened: there is no such file; {hint}.", key=key)
         return full
 
 

@@ -88,7 +88,10 @@ def missing_column(where: str, name: str, present: Sequence[str]) -> DataError:
     if close is not None:
         hint = f"did you mean {close!r}? Rename it, or correct the schema"
     else:
-        hint = f"none of its {len(present)} columns is like it; check that the file begins with a header line"
+        hint = (
+            f"none of its {len(present)} columns is like it; check that the file begins with a header line, with the "
+            "names of the schema"
+        )
     return DataError(f"{where}: column {name!r} is missing; {hint}.", code="missing-column", key=name)
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from comity.data import Encoding, Records, split_by_anchors, split_by_column, split_by_sizes, split_evenly
 from comity.entropy import Stream
 from comity.errors import BadInput, StudyError
+from comity.methods.tables import hint
 from comity.study.records.sources import name_source, require_parties
 from comity.study.study import Study
 
@@ -94,7 +95,7 @@ def deal_rows(study: Study, frame: pd.DataFrame) -> tuple[dict[str, Rows], Rows]
             key="simulation.split",
         )
     if table.split == "by-column":
-        parts = split_by_column(frame, _column(study, "names each record's party"), where)
+        parts = split_by_column(frame, _column(study, "names each record's party", list(frame.columns)), where)
         require_parties(study, list(parts), f"column {table.column!r} of {where} holds")
         return parts, np.sort(
             np.concatenate([rows[_held_out(study, len(rows), party)] for party, rows in parts.items()])
@@ -102,7 +103,7 @@ def deal_rows(study: Study, frame: pd.DataFrame) -> tuple[dict[str, Rows], Rows]
     held_out = _held_out(study, len(frame))
     try:
         if table.split == "by-anchors":
-            column = _column(study, "is what the parties differ in")
+            column = _column(study, "is what the parties differ in", list(frame.columns))
             dealt = split_by_anchors(_scaled(study, frame, column, where), len(names), stream, low=0.0, high=1.0)
         elif table.split == "even":
             dealt = _deal_evenly(split_evenly(len(frame), len(names), stream), held_out, stream)
@@ -139,11 +140,18 @@ def spread_out(kept: Rows, held_out: Rows) -> Rows:
     return order
 
 
-def _column(study: Study, purpose: str) -> str:
+def _column(study: Study, purpose: str, present: Sequence[str]) -> str:
     if study.simulation.column is None:
         raise StudyError(
             f'{study.where}: simulation.split = "{study.simulation.split}" needs simulation.column, which {purpose}; '
             "add it",
+            key="simulation.column",
+        )
+    if study.simulation.column not in present:
+        file = name_source(study, study.simulation.data)
+        raise StudyError(
+            f"{study.where}: simulation.column = {study.simulation.column!r}: {file} has no such column"
+            f"{hint(study.simulation.column, present)}; name one that it has",
             key="simulation.column",
         )
     return study.simulation.column
