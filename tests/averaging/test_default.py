@@ -191,7 +191,7 @@ def test_auto_takes_gradients_with_delta_and_the_average_without(delta: float) -
     declared = built.declare(make_consortium(Approx(1.0, delta) if delta else Pure(1.0)))
     names = [release.name for release in declared.releases]
     assert names == (
-        ["second_moment", "whitened_moment", "whitening", "gradient", "calibration", "iterate", "model"]
+        ["second_moment", "whitened_moment", "whitening", "gradient", "calibration", "iterate", "model", "deviations"]
         if delta
         else ["models", "model"]
     )

@@ -96,8 +96,8 @@ def test_the_model_follows_the_target(tmp_path: Path, own: Any, target: Any, kin
 def test_a_study_is_planned_and_run(tmp_path: Path, target: Any, delta: str) -> None:
     rounds = "rounds = 5\n" if delta and target != NUMBER else ""
     made = study(tmp_path, rounds + SIZES, delta, target)
-    plan = made.plan()
-    assert [row.release for row in plan.rows][-1] == ("shrunk" if target == NUMBER else "model")
+    plan, last = made.plan(), "shrunk" if target == NUMBER else "deviations" if delta else "model"
+    assert [row.release for row in plan.rows][-1] == last
     assert plan.unit == "a record" and "up to 1 of 3 parties colludes" in plan.notes[0] and "noise" in plan.expected
     outcome = run_study(made, seed=4)
     constant = outcome.baseline("constant")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from comity.data import Classes, Encoding, Numeric, Records, Schema
 from comity.errors import DataError
+from comity.federation.declare.consortium import EVERYONE
 from comity.learn.classifiers import LinearClassifier, find_strongest
 from comity.methods.averaging import Averaging
 from comity.study.simulation.simulate import RunOptions, simulate
@@ -78,16 +79,15 @@ def test_what_noise_explains_comes_last() -> None:
     assert not any("not known" in text for text in section.sentences)
 
 
-def test_what_a_party_receives_tells_no_deviation() -> None:
-    """It has the model and the steps towards it, and not the opened moments."""
+def test_what_a_party_receives_tells_the_deviations_too() -> None:
+    """A party's folder of results is the coordinator's: both show the noise of each weight."""
     found = run(1)
-    held = {name: found.released[name] for name in ("model", "iterate", "whitening")}
     _, consortium = found.terms
     protocol = Averaging.over_rows(features=6, sizes=1000, classes=("0", "1"))
-    received = protocol.present(held, consortium)
-    assert isinstance(received, LinearClassifier) and received.deviations is None
-    assert protocol.with_deviations(received, held, consortium).deviations is None
-    assert protocol.with_deviations(received, found.released, consortium).deviations is not None
+    assert protocol.declare(consortium)["deviations"].to == EVERYONE
+    received = protocol.present({name: found.released[name] for name in ("model", "deviations")}, consortium)
+    assert isinstance(received, LinearClassifier)
+    np.testing.assert_array_equal(received.deviations, found.presented.deviations)
 
 
 def test_one_owner_alone_has_deviations_too() -> None:

@@ -155,11 +155,6 @@ class Protocol(Part):
         """
         return dict(released)
 
-    def with_deviations(self, presented: Any, opened: Mapping[str, Any], consortium: Consortium) -> Any:
-        """What was presented, with how far noise moves its numbers, where values that the coordinator `opened` tell
-        that. It is post-processing of them."""
-        return presented
-
     def present_received(self, found: Received, consortium: Consortium) -> Any:
         """Make a party's result from what it received in a run; KeyError where a value is missing."""
         return self.present(found.releases, consortium)

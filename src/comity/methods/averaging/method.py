@@ -512,6 +512,10 @@ class AveragingProtocol(Protocol):
             Release(name=name, source=COORDINATOR, to=EVERYONE, protection=Derived(*of), form=Array(self.shape))
             for name in names
         ]
+        if self._tells_deviations(solver):
+            form = Array(self.objective.coefficients(np.zeros(self.shape)).shape)
+            protection = Derived(self._last_moments, *self._weights_from)
+            models.append(Release(name="deviations", source=COORDINATOR, to=EVERYONE, protection=protection, form=form))
         return Declaration(
             (*sent, *models),
             adversary=(
@@ -562,6 +566,15 @@ class AveragingProtocol(Protocol):
                 times=budget.rounds + self.calibrations,
             ),
         )
+
+    def _tells_deviations(self, solver: ResolvedSolver) -> bool:
+        """Whether it is released how far noise moves each number of the model."""
+        return solver == "gradient" and self.model != "linear"
+
+    @property
+    def _last_moments(self) -> str:
+        """The release of the second moments that steps are made from."""
+        return "whitened_moment" if self.whitenings else "second_moment"
 
     @property
     def _weights_from(self) -> tuple[str, ...]:
@@ -627,7 +640,7 @@ class AveragingProtocol(Protocol):
         solver = self.solver_for(parties.consortium)
         if solver == "moments":
             return self.solve(parties)
-        return {"model": self.descend(parties) if solver == "gradient" else self.average(parties)}
+        return self.descend(parties) if solver == "gradient" else {"model": self.average(parties)}
 
     def solve(self, parties: Parties) -> dict[str, Any]:
         """Least squares from the opened moments, with standard errors."""
@@ -649,9 +662,9 @@ class AveragingProtocol(Protocol):
         consortium, total = parties.consortium, parties.sum(self.train)
         return np.asarray(total.value / self.count_records(consortium, total.names), np.float64)
 
-    def descend(self, parties: Parties) -> Floats:
+    def descend(self, parties: Parties) -> dict[str, Any]:
         """Steps from zero along noisy gradients of whitened rows; the mean over the last half of the rounds,
-        calibrated."""
+        calibrated; and how far noise moves each coefficient."""
         consortium, declaration = parties.consortium, parties.declaration
         spread = declaration["second_moment"].opened_deviation(consortium)
         opened, whitening = parties.sum(self.second_moment), Whitening.identity(self.features)
@@ -661,7 +674,8 @@ class AveragingProtocol(Protocol):
             whitening = self.whiten(whitening, number, opened.value, records, spread)
             opened = parties.sum(self.whitened_moment, whitening=whitening.factors)
             self._require_moments(parties, "whitened_moment", opened)
-        preconditioner = self.precondition(read_matrices(opened.value, self.blocks), consortium, declaration)
+        moments = read_matrices(opened.value, self.blocks)
+        preconditioner = self.precondition(moments, consortium, declaration)
         weights, mean = np.zeros(self.shape), np.zeros(self.shape)
         rounds = self.round_count(consortium)
         first = first_averaged_round(rounds)
@@ -671,7 +685,12 @@ class AveragingProtocol(Protocol):
             weights = weights - preconditioner.step(noisy)
             if number >= first:
                 mean += weights / (rounds - first)
-        return self._calibrate(parties, whitening.unwhiten(mean))
+        mean = whitening.unwhiten(mean)
+        released = {"model": self._calibrate(parties, mean)}
+        if self._tells_deviations("gradient"):
+            factor = float(np.linalg.norm(released["model"])) / max(float(np.linalg.norm(mean)), 1e-300)
+            released["deviations"] = factor * self._weight_noise(moments, preconditioner, whitening, consortium)
+        return released
 
     def _require_moments(self, parties: Parties, name: str, opened: Total) -> None:
         most = opened.parties * parties.declaration[name].bounded.limit
@@ -702,6 +721,22 @@ class AveragingProtocol(Protocol):
         budget = self.budget(consortium)
         whole = sqrt(float(budget.gradient.square) * budget.rounds)
         return declaration["gradient"].sensitivity / whole * shared_noise_factor(consortium)
+
+    def _weight_noise(
+        self, moments: Sequence[Floats], preconditioner: Preconditioner, whitening: Whitening, consortium: Consortium
+    ) -> Floats:
+        """How far noise moves each coefficient of the mean of the rounds, from the opened moments."""
+        deviations = estimate_weight_noise(
+            moments,
+            preconditioner,
+            whitening.unwhiten,
+            objective=self.objective,
+            clip=self.clip_norm(consortium),
+            noise=self.declare(consortium)["gradient"].opened_deviation(consortium),
+            rounds=self.round_count(consortium),
+        )
+        turned = np.linalg.norm(self.objective.coefficients(np.eye(self.shape[0])), axis=1)
+        return np.asarray(turned[:, None] * deviations, np.float64)
 
     def _calibrate(self, parties: Parties, weights: Floats) -> Floats:
         estimate = FactorEstimate()
@@ -854,39 +889,12 @@ class AveragingProtocol(Protocol):
                 np.asarray(released[name], np.float64)[0] if name in released else None for name in ("errors", "shrunk")
             )
             return LinearRegressor(weights[0], self.low, self.high, self.encoding, errors, shrunk)
-        return LinearClassifier(self.objective.coefficients(weights), classes=self.classes, encoding=self.encoding)
-
-    def with_deviations(self, presented: Any, opened: Mapping[str, Any], consortium: Consortium) -> Any:
-        name = "whitened_moment" if self.whitenings else "second_moment"
-        if self.model == "linear" or self.solver_for(consortium) != "gradient" or name not in opened:
-            return presented
-        return replace(presented, deviations=self._weight_noise(presented, name, opened, consortium))
-
-    def _weight_noise(
-        self, presented: LinearClassifier, name: str, opened: Mapping[str, Any], consortium: Consortium
-    ) -> Floats:
-        """How far noise moves each coefficient, from the opened moments of the rows that steps are for."""
-        total = opened[name][-1] if isinstance(opened[name], list) else opened[name]
-        moments, declaration = read_matrices(_sum_opened(total), self.blocks), self.declare(consortium)
-        whitening = Whitening.identity(self.features)
-        if self.whitenings:
-            whitening = replace(whitening, factors=np.asarray(opened["whitening"][-1], np.float64))
-        # The calibration asks for the mean of the rounds first, and the model is a multiple of it.
-        weights = presented.weights
-        rounds = self.round_count(consortium)
-        mean = self.objective.coefficients(opened["iterate"][rounds]) if self.calibrations else weights
-        deviations = estimate_weight_noise(
-            moments,
-            self.precondition(moments, consortium, declaration),
-            whitening.unwhiten,
-            objective=self.objective,
-            clip=self.clip_norm(consortium),
-            noise=declaration["gradient"].opened_deviation(consortium),
-            rounds=rounds,
+        return LinearClassifier(
+            self.objective.coefficients(weights),
+            classes=self.classes,
+            encoding=self.encoding,
+            deviations=released.get("deviations"),
         )
-        turned = np.linalg.norm(self.objective.coefficients(np.eye(self.shape[0])), axis=1)
-        factor = float(np.linalg.norm(weights)) / max(float(np.linalg.norm(mean)), 1e-300)
-        return np.asarray(factor * turned[:, None] * deviations, np.float64)
 
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
         coef = np.atleast_2d(model.weights)
@@ -1035,11 +1043,6 @@ def _whiten_rows(received: Floats, one_pass: bool) -> Preparation:
         return inside.astype(np.float32, order="K") if keep else inside, whitened
 
     return Preparation(f"whitened {received.shape}".encode() + received.tobytes(), compute)
-
-
-def _sum_opened(total: Mapping[str, Any]) -> Floats:
-    """What was opened of a release: a sum, or values of single parties with their own noise."""
-    return np.asarray(total["sum"] if "sum" in total else sum(total.values()), np.float64)
 
 
 def _labels(records: Records) -> NDArray[Any]:

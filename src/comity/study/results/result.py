@@ -218,9 +218,7 @@ class Result:
             run=run,
             protocol=protocol.name,
             parties=consortium.size,
-            presented=make(
-                lambda: protocol.with_deviations(protocol.present(released, consortium), kept or {}, consortium)
-            ),
+            presented=make(lambda: protocol.present(released, consortium)),
             beside=make(lambda: protocol.beside(released, consortium, study=agreement.study, run=run)) or {},
             releases=describe_releases({**(kept or {}), **released}, declaration, consortium),
             guarantee=Guarantee(
