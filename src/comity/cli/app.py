@@ -115,7 +115,7 @@ app.add_typer(schema.app, name="schema", short_help="Check data against a schema
 schema.app.command("json")(editor_schemas.json_schema)
 app.add_typer(ledger.app, name="ledger", short_help="An owner's privacy budget: granted, spent, left.")
 app.add_typer(keys.app, name="keys", short_help="Make and show the keys of a party.")
-app.add_typer(consortium.app, name="consortium", short_help="Invite, join, admit and revoke members.")
+app.add_typer(consortium.app, name="consortium", short_help="Invite, admit and revoke members.")
 app.add_typer(relay.app, name="relay", short_help="The server to which members connect.")
 app.add_typer(site.app, name="site", short_help="An owner's side: arrived studies, approvals, serving.")
 app.add_typer(study.app, name="study", short_help="Send a study to its parties and run it with them.")
