@@ -52,7 +52,7 @@ def test_a_plan_forecasts_the_error_from_public_records(study: Path, comity: Any
 def test_without_being_asked_a_plan_says_what_public_figures_tell_and_how_to_forecast(study: Path, comity: Any) -> None:
     told = comity("plan", study)
     assert "--sample PUBLIC.csv, or --expect" in told.out
-    assert "the noise costs" in told.out and "error about" not in told.out
+    assert "the noise " in told.out and "To know the error" in told.out and "error about" not in told.out
 
 
 def test_a_sample_that_lacks_a_column_is_refused_in_one_sentence(study: Path, comity: Any) -> None:

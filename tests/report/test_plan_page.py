@@ -11,7 +11,7 @@ import pytest
 
 from comity.methods import entry_of, load_object
 from comity.report.overview import describe_leaving, describe_plan, describe_view, largest_epsilon
-from comity.report.plan_page import render_plan
+from comity.report.plan_page import list_risks, render_plan
 from comity.study.results.views import list_views
 from comity.study.simulation.ledgers import forecast_budgets
 from comity.study.simulation.simulate import run_study
@@ -73,13 +73,13 @@ def test_columns_of_different_parties_are_listed_by_party(starters: Any) -> None
     assert any(one.startswith("EXACTLY, with no privacy: how many people") for one in shown.leaves)
     assert "exact values" in shown.trusts[0]
     assert shown.results[0] == "to everyone: model"
-    assert "values on the way to the result" in shown.results[1]
+    assert "intermediate values, computed only from values with noise" in shown.results[1]
     assert shown.results[1].endswith("EXACTLY, which of its own people all parties share")
 
 
 def test_what_is_handed_over_exactly_is_outside_of_the_promise(starters: Any) -> None:
     shown = overview_of(starters("summary"))
-    assert "outside of this promise" in shown.protects
+    assert "this promise does not cover the values that leave exactly" in shown.protects
     assert any("EXACTLY" in one for one in shown.leaves) and shown.warnings
     assert "no party's own values" not in " ".join(shown.trusts)
 
@@ -132,6 +132,17 @@ def test_the_page_needs_nobody_to_explain_it(starters: Any, name: str) -> None:
     assert "anonymous" not in page.text.lower()
 
 
+def test_the_page_says_what_happens_if_a_party_lies(starters: Any) -> None:
+    """About its records: the result is wrong. About whom it has: it learns whom the others have."""
+    lies = "A party that lies about its own records changes the result."
+    foreign = "A party that lists identifiers of people whom it does not have"
+    assert [lies in " ".join(list_risks(starters(name).plan())) for name in ("averaging", "vertical")] == [True, True]
+    assert [foreign in check_page(render_plan(starters(name))).text for name in ("averaging", "vertical")] == [
+        False,
+        True,
+    ]
+
+
 def test_exact_values_are_marked_where_they_are_learned(starters: Any) -> None:
     study = starters("vertical")
     views = list_views(study.agreement.accepted, study.consortium)
@@ -139,7 +150,7 @@ def test_exact_values_are_marked_where_they_are_learned(starters: Any) -> None:
     assert [one.words for one in learned["coordinator"] if one.exact] == [
         "exactly: how many people each party has and how many any of them share"
     ]
-    assert any("no party's own part" in one.words for one in learned["coordinator"])
+    assert any("no party's own value" in one.words for one in learned["coordinator"])
     assert sum(len(one.names) for one in learned["coordinator"]) == len(views[0].seen)
 
 

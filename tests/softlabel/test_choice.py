@@ -149,9 +149,9 @@ def test_a_choice_does_not_look_at_anything_private() -> None:
 def test_what_is_missing_or_wrong_is_named() -> None:
     with pytest.raises(StudyError, match="sizes is missing"):
         chosen(make_consortium(), ROWS, classes=3)
-    with pytest.raises(StudyError, match="sizes = 0"):
+    with pytest.raises(StudyError, match="sizes must be greater than or equal to 1, found 0"):
         chosen(make_consortium(), ROWS, classes=3, records_per_party=0)
-    with pytest.raises(StudyError, match=r"softlabel\.statistic = .sums."):
+    with pytest.raises(StudyError, match=r"softlabel\.statistic must be .*found .sums."):
         SoftLabel.over_rows(auxiliary=ROWS, sizes=3, statistic=cast(Any, "sums"))
     assert isinstance(chosen(make_consortium(), ROWS, classes=3, statistic="votes").statistic, Votes)
 

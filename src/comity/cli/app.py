@@ -92,7 +92,7 @@ COMMANDS: Final = {
     "schema": ("schema", "Check data against a schema, or draft one."),
     "ledger": ("ledger", "An owner's privacy budget: granted, spent, left."),
     "keys": ("keys", "Make and show the keys of a party."),
-    "consortium": ("consortium", "Invite, join, admit and revoke members."),
+    "consortium": ("consortium", "Invite, admit and revoke members."),
     "relay": ("relay", "The server to which members connect."),
     "site": ("site", "An owner's side: arrived studies, approvals, serving."),
     "study": ("study", "Send a study to its parties and run it with them."),

@@ -105,7 +105,7 @@ def describe_protection(plan: Plan) -> str:
     sure = _best_guess(plan)
     if sure is None:
         return f"nobody: so large an epsilon promises nothing ({describe_loss(plan)})"
-    but = "; values that leave exactly are outside of this promise" if plan.claim == DISCLOSING else ""
+    but = "; this promise does not cover the values that leave exactly" if plan.claim == DISCLOSING else ""
     return (
         f"{unit}: a guess whether {what} is right at most {sure} of the time, instead of 50 % "
         f"({describe_loss(plan)}){but}"
@@ -166,7 +166,10 @@ _LEAVING = {
         "encrypted sum with noise, opened only as the total of all parties that send it",
         "encrypted sums with noise, opened only as totals of all parties that send them",
     ),
-    "noised": ("value with noise, added by the party before it leaves", "values with noise, added before they leave"),
+    "noised": (
+        "value to which the party adds noise before it leaves",
+        "values to which the party adds noise before they leave",
+    ),
     "selected": ("value in encrypted shares, with the noise of one party", "values in encrypted shares, with noise"),
     "computed": ("value that the party computes with noise inside", "values that the party computes with noise inside"),
     "entrusted": (
@@ -217,7 +220,7 @@ def _results_to(rows: Sequence[PlanRow], *, steps: bool) -> list[str]:
     names = [row.release.partition(" x")[0] for row in rows if row not in exact]
     told = ", ".join(names)
     if steps and told:
-        told = f"values on the way to the result, made from what has noise ({told})"
+        told = f"intermediate values, computed only from values with noise ({told})"
     return [*([told] if told else []), *(f"EXACTLY, {row.why or row.release}" for row in exact)]
 
 
@@ -241,7 +244,7 @@ def describe_trust(plan: Plan) -> list[str]:
 def describe_trusted(plan: Plan) -> str:
     exact = any(row.kind == "disclosed" for row in plan.rows)
     return "every participant to run the agreed program" + (
-        ", and receivers of exact values with these" if exact else ""
+        ", and the receivers of exact values to pass none on" if exact else ""
     )
 
 
@@ -293,13 +296,13 @@ class Learned:
 
 
 _RECEIVED = {
-    "summed": "{times} of all parties together, with noise: no party's own part",
+    "summed": "{times} added up over all parties, with noise; no party's own value",
     "noised": "{times} of single parties, with noise",
     "selected": "{times} in shares, with noise",
     "computed": "{times} that single parties computed with noise inside",
     "perturbed": "results with noise that the coordinator added",
     "curated": "results that the coordinator computed with noise inside",
-    "derived": "results made from values with noise alone",
+    "derived": "results, computed only from values with noise",
     "sealed": "encrypted messages: keys, random numbers and masked values, which tell nothing by themselves",
     "public": "what is public anyway",
 }
@@ -327,7 +330,7 @@ def describe_view(view: View, rows: Sequence[PlanRow]) -> list[Learned]:
 def _received(kind: str, rows: Sequence[PlanRow]) -> str:
     to_everyone = [row for row in rows if row.to == "everyone"]
     if kind == "derived" and to_everyone:
-        steps = " and steps towards it" if len(to_everyone) < len(rows) else ""
-        return f"the result{steps}, made from values with noise alone"
+        steps = " and intermediate values" if len(to_everyone) < len(rows) else ""
+        return f"the result{steps}, computed only from values with noise"
     times = sum(row.times for row in rows)
     return _RECEIVED.get(kind, "values").format(times=f"{times:,} {'value' if times == 1 else 'values'}")

@@ -64,17 +64,31 @@ def list_risks(plan: Plan) -> list[str]:
     risks = [*plan.claim_warnings, *plan.warnings]
     risks += [note[0].upper() + note[1:] for note in plan.notes if note.startswith(("the unit is", "prediction:"))]
     risks += [
-        "The promise is about one unit at a time. What is true of many people, as a model learns it, may be learned "
+        "The promise is about one unit at a time. A result that says what is true of many people also says something "
         "about each of them, whether or not their own records took part.",
         "Every further study about the same people costs more of the budget. Each owner's ledger adds up the costs of "
         "studies on its own records; nobody adds up what the same person loses at several owners.",
-        f"The promise holds against this adversary and no stronger one: {plan.adversary}. A participant that runs a "
-        "modified program, or an intruder on an owner's machine, is outside of it.",
-        "Bounds and categories in the schema must come from public knowledge. If they were read off the records, they "
-        "reveal something that no budget counts.",
-        "How long a run takes, when messages are sent and how large they are is not hidden.",
+        "A party that lies about its own records changes the result. A total that no records could have ends the run; "
+        "smaller lies are not noticed. The records of the other parties stay as protected as this page says."
+        + (_FALSE_IDENTIFIERS if _aligns(plan) else ""),
+        f"The promise holds against this adversary: {plan.adversary}. It does not cover a participant that runs a "
+        "modified program, or an intruder on an owner's machine.",
+        "Bounds and categories in the schema must come from public knowledge. If somebody looked them up in the "
+        "records, they reveal something that no budget counts.",
+        "The network sees how long a run takes, when messages are sent, and how large they are.",
     ]
     return risks
+
+
+_FALSE_IDENTIFIERS = (
+    " A party that lists identifiers of people whom it does not have learns which of them the other parties have, "
+    "because matches leave exactly."
+)
+
+
+def _aligns(plan: Plan) -> bool:
+    """Whether parties learn exactly which people they share."""
+    return any(one.identifier for one in plan.reads) and any(row.kind == "disclosed" for row in plan.rows)
 
 
 def list_trust(plan: Plan) -> list[tuple[str, str]]:
@@ -84,8 +98,8 @@ def list_trust(plan: Plan) -> list[tuple[str, str]]:
         ("the coordinator", coordinator[0].upper() + coordinator[1:] + ". It is trusted to follow the agreed steps."),
         (
             "each party",
-            "Keeps its records on its own machine, and is trusted to follow the agreed steps. It refuses what its "
-            "owner did not approve, and what its budget does not cover.",
+            "Keeps its records on its own machine. It is trusted to follow the agreed steps and to bring true records. "
+            "It refuses what its owner did not approve, and what its budget does not cover.",
         ),
         ("the network", "Carries encrypted and signed messages. It learns who takes part, when, and how much is sent."),
         (
@@ -93,7 +107,10 @@ def list_trust(plan: Plan) -> list[tuple[str, str]]:
             "Wrote purpose, legal basis and schema, which Comity does not check. A changed study has another hash and "
             "needs another approval.",
         ),
-        ("receivers of the result", "May do with it what they like: the promise holds whatever they compute from it."),
+        (
+            "receivers of the result",
+            "May use it for anything. The promise also holds for all that they compute from it.",
+        ),
     ]
 
 

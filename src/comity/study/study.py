@@ -352,8 +352,8 @@ def _notice_drafts(schema: Schema) -> tuple[str, ...]:
         return ()
     return (
         f"the schema's bounds of {name_drafts(schema.drafts)} {DRAFT}: if they were taken from "
-        "private records, the stated guarantee does not hold. Simulations go on; a study between organisations is "
-        "refused until each is replaced by public knowledge and its mark is deleted",
+        "private records, the stated guarantee does not hold. A simulation runs with them; a study between "
+        "organisations is refused until each is replaced by public knowledge and its mark is deleted",
     )
 
 

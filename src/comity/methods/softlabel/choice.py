@@ -91,7 +91,10 @@ _UNSTEADY_CELLS = 0.4
 _FEW_DIRECTIONS = 10
 
 
-_FREQUENCIES = "the noise leaves each party's most frequent class alone: expect a constant, and not always the best one"
+_FREQUENCIES = (
+    "with this noise the model can use no more than each party's most frequent class: expect a constant, and not "
+    "always the best one"
+)
 
 
 @dataclass(frozen=True)
@@ -174,12 +177,12 @@ def _warn_of_noise(statistic: Statistic, figures: Figures) -> tuple[str, ...]:
         return ()
     if statistic.dimensions <= _FEWEST_SUMMED:
         return (
-            f"the noise leaves {statistic.dimensions} directions of the columns: the model may be no more accurate "
-            f"than a constant. {remedy}",
+            f"with this noise the model can use {statistic.dimensions} combinations of the columns, so it may be no "
+            f"more accurate than a constant. {remedy}",
         )
     return (
-        f"the noise leaves {statistic.dimensions} directions of the columns: where one class is rare, the model's "
-        f"probabilities may be worse than the frequencies of the classes. {remedy}",
+        f"with this noise the model can use {statistic.dimensions} combinations of the columns. If one class is rare, "
+        f"its probabilities may be worse than the frequencies of the classes. {remedy}",
     )
 
 

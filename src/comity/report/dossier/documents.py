@@ -263,7 +263,7 @@ def make_model_card(subject: Subject) -> Document:
             fields=(_stated(subject, "purpose", "Intended use"), Field("Uses that are out of scope")),
         ),
         _part("How good it is", *_utility(subject)),
-        _part("Privacy", f"Protected is {subject.answers.overview.protects}.", f"It holds against {plan.adversary}."),
+        _part("Privacy", f"It protects {subject.answers.overview.protects}.", f"It holds against {plan.adversary}."),
         _part(
             "Limits",
             "The noise and the bounds of the schema limit how exact it is. Rare groups are hit hardest.",

@@ -102,7 +102,8 @@ def describe_expectation(study: Study) -> tuple[str, ...]:
         return ()
     # The ratio was compared with results under Gaussian noise, and for declared units.
     if units is not None and float(study.privacy.delta) > 0 and ratio <= LITTLE_NOISE[study.protocol_name]:
-        said = f"the noise costs little: roughly {KEPT} or more of what all records together would gain over a constant"
+        said = f"the noise costs little: roughly {KEPT} or more is left of"
     else:
-        said = "public figures can't tell how much the noise costs: from little to nearly all of what would be gained"
-    return (f"{said} without privacy. For an error, forecast it from public records",)
+        said = "the noise may cost little, or nearly all of"
+    gain = "what all records together would gain over a constant without privacy"
+    return (f"{said} {gain}. To know the error, forecast it from public records",)
