@@ -36,7 +36,7 @@ def test_the_share_is_that_of_the_method() -> None:
     for noise in (0.01, 0.031, 0.1, 0.3):
         rule = Rule(method.COUNTED_FROM, moments.CLEAR, moments.HIDDEN, method.ROUNDS_UP_TO)
         assert rule.share(noise) == pytest.approx(moments.trusted_share(noise))
-    assert RULE == Rule(method.COUNTED_FROM, moments.CLEAR, moments.HIDDEN, method.ROUNDS_UP_TO)
+    assert Rule(method.COUNTED_FROM, moments.CLEAR, moments.HIDDEN, method.ROUNDS_UP_TO) == RULE
 
 
 def test_what_falls_short_counts_and_the_best_rule_is_found_without_a_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
