@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tests.report.small_studies import small_study
 
 from comity.artefacts.artefact import save_artefact
+from comity.artefacts.section import Dots
 from comity.data import Bounded, Classes, Encoding, Numeric, Schema, clinic_schema, clinics
 from comity.data.encoding import Rows
 from comity.entropy import Stream
@@ -196,4 +197,5 @@ def test_a_coefficient_that_cant_be_told_has_no_interval_and_words_on_the_page()
     rows = {row[0]: row for row in section.tables[0].rows}
     assert rows["dose"][2:] == ("can't be told", "can't be told") and rows["age"][2] == pytest.approx(0.75)
     assert "1 of all can't be told" in section.tables[0].note
-    assert [dot.label for dot in section.plots[0].dots] == ["age"]
+    plot = section.plots[0]
+    assert isinstance(plot, Dots) and [dot.label for dot in plot.dots] == ["age"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from comity.learn.quadratic import spectral_norm
@@ -25,7 +27,9 @@ def test_repetitions_are_off_as_far_as_noisy_solutions_are_where_noise_is_not_sm
     axes = np.linalg.qr(generator.normal(size=(8, 8)))[0]
     gram, weights = (axes * values) @ axes.T, np.array([1.0, -1.0, 0.5, 0.0, 0.3, -0.2, 0.8, -0.4])
     variances, moment_variances = np.full((8, 8), 64.0), np.full(8, 64.0)
-    norm, off, claimed = spectral_norm(variances), [], []
+    norm = spectral_norm(variances)
+    off: list[Any] = []
+    claimed: list[Any] = []
     for _ in range(200):
         noise = np.triu(generator.normal(size=(8, 8)) * 8.0)
         noisy = gram + noise + np.triu(noise, 1).T
