@@ -50,8 +50,12 @@ class OwnScores:
 
 
 def hospitals() -> Owners:
-    """Heart disease at four hospitals: bounds are those of the measurements, missing values a category or a filled
-    middle."""
+    """Heart disease at four hospitals."""
+    return _owners("hospitals", *hospital_records(), "hospital")
+
+
+def hospital_records() -> tuple[Schema, pd.DataFrame]:
+    """Bounds are those of the measurements, missing values a category or a filled middle."""
     frame = dataset("heart_disease_4hospitals").drop(columns=["num"])
     frame["chol"] = frame["chol"].where(frame["chol"] > 0)
     named = ("sex", "cp", "fbs", "restecg", "exang", "slope", "ca", "thal")
@@ -66,7 +70,7 @@ def hospitals() -> Owners:
             low, high = bounds[str(name)]
             columns.append(Numeric(str(name), low, high, missing="fill", fill=(low + high) / 2))
     frame["disease"] = frame["disease"].astype(str)
-    return _owners("hospitals", Schema(tuple(columns), Classes("disease", ("0", "1"))), frame, "hospital")
+    return Schema(tuple(columns), Classes("disease", ("0", "1"))), frame
 
 
 def _of_table(name: str, by: str, most: int) -> Callable[[], Owners]:

@@ -115,7 +115,7 @@ class Dealt:
     def quadratic(self) -> VerticalRegression:
         return self.protocol("quadratic")
 
-    def protocol(self, solver: str) -> VerticalRegression:
+    def protocol(self, solver: str, sizes: int | None = None) -> VerticalRegression:
         return Vertical.over_columns(
             schema=self.table.schema,
             columns=self.columns,
@@ -123,6 +123,7 @@ class Dealt:
             bins=True,
             max_rows=1 << 17,
             solver=solver,
+            sizes=sizes,
         )
 
     @cached_property

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from tests.report.small_studies import small_study
 
 from comity.artefacts.artefact import save_artefact
-from comity.data import Bounded, Classes, Encoding, clinic_schema, clinics
+from comity.artefacts.section import Dots
+from comity.data import Bounded, Classes, Encoding, Numeric, Schema, clinic_schema, clinics
 from comity.data.encoding import Rows
 from comity.entropy import Stream
 from comity.learn import load_model
@@ -180,3 +181,21 @@ def test_the_model_of_every_method_follows(case: str, tmp_path: Path) -> None:
     save_artefact(model, tmp_path / "model")
     follows(load_model(tmp_path / "model"), people)
     assert model.coef_.shape[-1] == model.encode(people).shape[1]
+
+
+def test_a_coefficient_that_cant_be_told_has_no_interval_and_words_on_the_page() -> None:
+    """The others lie around what has less of the ridge in it."""
+    schema = Schema((Numeric("age", 0, 1), Numeric("dose", 0, 1)), Bounded("y", 0, 10))
+    encoding = Encoding(schema, scaling="symmetric", rows="none", intercept=True)
+    model = LinearRegressor(
+        [0.1, 0.2, 0.0], 0, 10, encoding, errors=[0.01, 0.01, 0.01], shrunk=[0.0, 0.9, 0.0], unshrunk=[0.15, 0.9, 0.1]
+    )
+    low, high = model.interval().T
+    assert (low[0] + high[0]) / 2 == pytest.approx(5 * 0.15) and (low[1], high[1]) == (-np.inf, np.inf)
+    assert model.intercept_interval().mean() == pytest.approx(5.5) and model.intercept_ == pytest.approx(5.0)
+    section = model.section()
+    rows = {row[0]: row for row in section.tables[0].rows}
+    assert rows["dose"][2:] == ("can't be told", "can't be told") and rows["age"][2] == pytest.approx(0.75)
+    assert "1 of all can't be told" in section.tables[0].note
+    plot = section.plots[0]
+    assert isinstance(plot, Dots) and [dot.label for dot in plot.dots] == ["age"]

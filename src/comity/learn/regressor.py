@@ -85,8 +85,8 @@ class LinearRegressor(ReleasedEstimator):
 
     @property
     def dominated_(self) -> NDArray[np.bool_]:
-        """Which coefficients can't be told: the ridge decides them as much as the records do. Their intervals are
-        bounds, much wider than noise alone would ask for."""
+        """Which coefficients can't be told: the ridge decides them as much as the records do. Their intervals have no
+        ends."""
         if self.shrunk is None:
             return np.zeros(self.n_features_in_, bool)
         return np.asarray(split_constant(np.asarray(self.shrunk, np.float64), self._constant)[0] > DECIDED, bool)
@@ -103,8 +103,8 @@ class LinearRegressor(ReleasedEstimator):
 
     def interval(self, confidence: float = 0.95) -> Floats:
         """Intervals of the coefficients, (d, 2), around `unshrunk_`. They account for noise, residuals and, from 90 %
-        on, the ridge's shrinkage; `dominated_` marks coefficients that can't be told."""
-        reach = self._reach(confidence) * self._unit * self._errors[0]
+        on, the ridge's shrinkage. Those of coefficients that can't be told (`dominated_`) have no ends."""
+        reach = np.where(self.dominated_, np.inf, self._reach(confidence) * self._unit * self._errors[0])
         return np.column_stack([self.unshrunk_ - reach, self.unshrunk_ + reach])
 
     def intercept_interval(self, confidence: float = 0.95) -> Floats:

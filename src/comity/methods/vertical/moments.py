@@ -60,10 +60,10 @@ CLEAR, HIDDEN = 0.03, 0.25
 """The noise in one entry over the rows (`entry_noise`) up to which a classifier keeps its weights, and from which on it
 is a constant; between them the share falls with the logarithm. Chosen together with `method.COUNTED_FROM` and
 `method.ROUNDS_UP_TO` on 500 to 8,000 training rows of Adult, credit defaults, KDD-99, HAR, hours of many rentals, news,
-retinas, heart disease and a generated table, ε 0.1 to 10, 0 and 1 colluders, 3 to 10 draws a case (`experiments
-choose few`), by how far accuracies fall below a constant and below the better of rounds and quadratic. Of 0.01 to 0.06
-and 0.06 to 0.25 these are the best over all, and without any of the datasets but two: without rentals the first is
-0.04, without the generated table 0.025."""
+retinas, heart disease and a generated table, ε 0.1 to 10, 0 and 1 colluders, 3 to 10 draws a case, as
+`experiments.choose.few_rows` does, by how far accuracies fall below a constant and below the better of rounds and
+quadratic. Of 0.01 to 0.06 and 0.06 to 0.25 these are the best over all, and without any of the datasets but two:
+without rentals the first is 0.04, without the generated table 0.025."""
 
 _KNOWN = 1.0
 """Deviations from zero at which the sum of labels tells which class is more frequent. Of 1 and 2, by hand on the same

@@ -1,0 +1,254 @@
+"""When a vertical classifier of few rows counts, shrinks or makes rounds: `moments.CLEAR` and `HIDDEN`,
+`method.COUNTED_FROM` and `ROUNDS_UP_TO`, chosen together, with one dataset left out at a time.
+
+Each case draws so many training rows of a table anew, and measures on up to 8,000 others. A run gives the count, the
+quadratic and the rounds, each with what a share of its weights is worth beside a constant; a rule is then read off runs
+that are there already. Noise is drawn from a normal distribution of the opened noise's deviation.
+
+    python -m experiments.choose.few_rows         a minute for each table but HAR
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import log
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from comity.data import Classes, Numeric, Schema
+from comity.entropy import Stream
+from comity.learn.quadratic import solve, spectral_norm
+from comity.methods.vertical import GradientRegression, VerticalRegression
+from comity.methods.vertical.centralised import CentralRounds
+from comity.methods.vertical.class_count import constant_coefficients, count_classes, estimate_share
+from comity.methods.vertical.moments import classifier_ridge, shrink_to_constant
+from comity.privacy import Approx, Neighbours, Unit
+from comity.protocol import Consortium
+from comity.special import expit
+from experiments.accuracy.other_tables import other_table
+from experiments.accuracy.owners import hospital_records
+from experiments.accuracy.tables import Table, table
+from experiments.accuracy.vertical import DELTA, Dealt
+
+Floats = NDArray[np.float64]
+
+DATASETS: Mapping[str, tuple[str, ...]] = {
+    "Adult": ("adult-20", "adult"),
+    "credit defaults": ("credit",),
+    "KDD-99": ("kdd",),
+    "HAR": ("har-2",),
+    "news": ("news",),
+    "retinas": ("retinas",),
+    "rentals": ("rentals",),
+    "heart": ("heart",),
+    "generated": ("generated",),
+}
+ROWS, EPSILONS, REPEATS = (500, 1000, 2000, 4000, 8000), (0.1, 0.3, 1.0, 3.0, 10.0), 10
+SHARES = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
+_MEASURED, _MOST = 8000, 24_000
+
+COUNTED = (0.05, 0.06, 0.08, 0.1, 0.12, 0.16, 0.25)
+CLEARS = (0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.045, 0.06)
+HIDDENS = (0.06, 0.08, 0.1, 0.15, 0.25)
+ROUNDS = (0.006, 0.009, 0.012, 0.015, 0.018, 0.022, 0.03, 0.05)
+
+
+@dataclass(frozen=True)
+class Rule:
+    counted: float
+    clear: float
+    hidden: float
+    rounds: float
+
+    def share(self, noise: float) -> float:
+        return float(np.clip(log(self.hidden / noise) / log(self.hidden / self.clear), 0, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Accuracy and log loss: of a constant, of the count, and of the quadratic and the rounds for each of `SHARES`;
+    `noise` is that in an entry over the rows, `noise_of_rounds` where a party reads weights."""
+
+    noise: float
+    noise_of_rounds: float
+    constant: Floats
+    counted: Floats
+    quadratic: Floats
+    rounds: Floats
+
+    def by(self, rule: Rule) -> Floats:
+        if self.noise >= rule.counted:
+            return self.counted
+        rounds = self.noise_of_rounds <= rule.rounds
+        share = rule.share(self.noise_of_rounds if rounds else self.noise)
+        found = self.rounds if rounds else self.quadratic
+        return np.array([np.interp(share, SHARES, found[:, 0]), np.interp(share, SHARES, found[:, 1])])
+
+
+def shortfall(runs: Sequence[Run], rule: Rule) -> float:
+    """How far a case misses what is asked for: accuracy of a constant, in the mean and in every run, that of the better
+    of quadratic and rounds, and the log loss of a constant. Not tuned on data."""
+    found, constant = (np.array(one) for one in ([run.by(rule) for run in runs], [run.constant for run in runs]))
+    better = max(np.mean([one[-1, 0] for one in own]) for own in zip(*((run.quadratic, run.rounds) for run in runs)))
+    above = found - constant
+    return float(
+        3 * max(0.0, -0.005 - above[:, 0].mean())
+        + max(0.0, -0.03 - above[:, 0].min())
+        + max(0.0, better - 0.005 - found[:, 0].mean())
+        + 0.2 * max(0.0, above[:, 1].mean())
+    )
+
+
+def choose(cases: Mapping[str, Sequence[Sequence[Run]]]) -> Iterator[str]:
+    """The best rule over all datasets, and without each of them."""
+    rules = [Rule(*one) for one in product(COUNTED, CLEARS, HIDDENS, ROUNDS) if one[1] < one[2]]
+    names = tuple(cases)
+    found = np.array([[np.mean([shortfall(runs, rule) for runs in cases[name]]) for name in names] for rule in rules])
+    yield f"all: {rules[int(found.mean(axis=1).argmin())]}"
+    for place, name in enumerate(names):
+        others = np.delete(found, place, axis=1).mean(axis=1)
+        lost = found[int(others.argmin()), place] - found[:, place].min()
+        yield f"without {name}: {rules[int(others.argmin())]}, {lost:.4f} worse there than its own best"
+
+
+def load_table(name: str) -> Table:
+    """At most 24,000 training rows."""
+    if name == "heart":
+        schema, frame = hospital_records()
+    elif name == "generated":
+        schema, frame = _generate()
+    elif name == "rentals":
+        held = other_table("bicycles")
+        many = np.where(held.train["cnt"] > np.quantile(held.train["cnt"], 0.85), "yes", "no")
+        schema, frame = Schema(held.schema.columns, Classes("many", ("no", "yes"))), held.train.assign(many=many)
+    else:
+        held = other_table(name) if name in ("news", "retinas") else table(name)
+        schema, frame = held.schema, held.train
+    order = Stream.public("few rows", name).permutation(len(frame))[:_MOST]
+    frame = frame.iloc[order].reset_index(drop=True)
+    return Table(name, schema, frame, frame.iloc[:0])
+
+
+def _generate() -> tuple[Schema, pd.DataFrame]:
+    """Twelve numbers that depend on each other, of which four say much."""
+    stream, rows, width = Stream.public("few rows", "generated"), 20_000, 12
+    mixed = 0.3 * (stream.normal((width, width)) / np.sqrt(width) + 0.7 * np.eye(width))
+    numbers = np.clip(stream.normal((rows, width)) @ mixed, -1, 1)
+    weights = stream.normal(width) * np.where(np.arange(width) < 4, 1.0, 0.3)
+    labels = stream.uniform(rows) < expit(2.5 * numbers @ weights - 1.2)
+    names = [f"x{place}" for place in range(width)]
+    frame = pd.DataFrame(numbers, columns=names).assign(y=np.where(labels, "yes", "no"))
+    return Schema(tuple(Numeric(name, -1, 1) for name in names), Classes("y", ("no", "yes"))), frame
+
+
+@dataclass(frozen=True, eq=False)
+class FewRows:
+    """Runs over rows of one table, dealt to two parties."""
+
+    dealt: Dealt
+
+    def run(self, rows: int, epsilon: float, colluders: int, number: int) -> Run:
+        dealt, quadratic = self.dealt, self.dealt.quadratic
+        rounds = dealt.protocol("gradient", sizes=rows)
+        assert isinstance(rounds, GradientRegression)
+        stream = Stream.public("few rows", dealt.table.name, rows, str(epsilon), colluders, number)
+        order = stream.permutation(len(dealt.table.train))
+        learned, others = order[:rows], order[rows : rows + _MEASURED]
+        terms, reader = (self._terms(epsilon, one) for one in (colluders, max(1, colluders)))
+        columns = {party: own[learned] for party, own in dealt.train.items()}
+        exact = quadratic.entries.exact(np.hstack(list(columns.values())))
+        labels = self._records[1]
+
+        def of(coefficients: Sequence[Floats]) -> Floats:
+            scores = np.stack([self._records[0][others] @ one for one in coefficients], axis=1)
+            signs = np.where(labels[others], 1.0, -1.0)[:, None]
+            return np.stack(
+                [np.mean(scores * signs > 0, axis=0), np.logaddexp(0, -scores * signs).mean(axis=0)], axis=1
+            )
+
+        counts = count_classes(np.where(labels[learned], 1.0, -1.0))
+        auto = dealt.protocol("auto", sizes=rows)
+        assert isinstance(auto, GradientRegression)
+        deviation = auto.class_count(terms).opened_deviation(terms)
+        share = estimate_share(counts + deviation * stream.normal(2), deviation, rows)
+        most, known = float(labels[others].mean()), min(1 - 0.5 / rows, max(0.5 / rows, counts[1] / rows))
+        return Run(
+            noise=quadratic.entry_noise(terms, rows),
+            noise_of_rounds=quadratic.entry_noise(reader, rows),
+            constant=np.array([max(most, 1 - most), -most * log(known) - (1 - most) * log(1 - known)]),
+            counted=of([constant_coefficients(quadratic.design, share)])[0],
+            quadratic=of(self._shrunk(quadratic, exact, rows, quadratic.deviation(terms), stream)),
+            rounds=of(self._by_rounds(rounds, columns, exact, terms, stream)),
+        )
+
+    @cached_property
+    def _records(self) -> tuple[Floats, NDArray[np.bool_]]:
+        found = self.dealt.quadratic.encoding.encode(self.dealt.table.train).records
+        return np.asarray(found.features, np.float64), np.asarray(found.labels) > 0
+
+    def _terms(self, epsilon: float, colluders: int) -> Consortium:
+        return Consortium(
+            parties=tuple(self.dealt.columns),
+            loss=Approx(epsilon, DELTA),
+            unit=Unit.RECORD,
+            neighbours=Neighbours.REPLACE,
+            colluders=colluders,
+        )
+
+    def _shrunk(
+        self,
+        protocol: VerticalRegression,
+        exact: Floats,
+        rows: int,
+        deviation: float,
+        stream: Stream,
+        weights: Floats | None = None,
+    ) -> list[Floats]:
+        """Coefficients for each of `SHARES`, of the quadratic or of the weights that are given."""
+        entries, design = protocol.entries, protocol.design
+        opened = exact if weights is not None else exact + deviation * stream.normal(exact.shape)
+        gram, moment, _ = entries.split(entries.assemble(opened, rows))
+        variances, moment_variances, _ = entries.split(entries.variances(deviation))
+        if weights is None:
+            label = float(np.abs(design.label.table).max())
+            weights = 2 / label * solve(gram, moment, classifier_ridge(gram, spectral_norm(variances))).weights
+        return [
+            design.mapping @ shrink_to_constant(weights, design, gram, moment, moment_variances, share)
+            for share in SHARES
+        ]
+
+    def _by_rounds(
+        self,
+        protocol: GradientRegression,
+        columns: Mapping[str, Floats],
+        exact: Floats,
+        terms: Consortium,
+        stream: Stream,
+    ) -> list[Floats]:
+        rows, deviation = len(next(iter(columns.values()))), protocol.deviation(protocol.moment_terms(terms))
+        opened = exact + deviation * stream.normal(exact.shape)
+        descent, noise = protocol.start(opened, rows, terms), protocol.round_deviation(terms)
+        held = CentralRounds(protocol.secure_rounds, columns, descent.whitening)
+        for _ in range(protocol.rounds):
+            sums = held.sums(descent.weights, descent.intervals)
+            descent = descent.step(sums + noise * stream.normal(sums.shape))
+        return self._shrunk(protocol, opened, rows, deviation, stream, descent.weights)
+
+
+def measure(names: Sequence[str], repeats: int = REPEATS) -> Iterator[list[Run]]:
+    """The runs of every case of these tables."""
+    for name in names:
+        held = FewRows(Dealt(load_table(name), 2))
+        for rows, epsilon, colluders in product(ROWS, EPSILONS, (0, 1)):
+            if 4 * rows <= 3 * len(held.dealt.table.train):
+                yield [held.run(rows, epsilon, colluders, number) for number in range(repeats)]
+
+
+if __name__ == "__main__":
+    for line in choose({dataset: list(measure(names)) for dataset, names in DATASETS.items()}):
+        print(line, flush=True)
