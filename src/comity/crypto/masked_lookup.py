@@ -168,8 +168,8 @@ def _look_up(lines: Words, query: Octets, angles: Angles, masks: Words, out: Wor
 
 def pack_words(words: Words, bits: int) -> dict[str, NDArray[Any]]:
     """Words modulo 2^48 or 2^64 as they are sent."""
-    high = words >> np.uint64(32)
-    return {"low": words.astype("<u4"), "high": high.astype(packed_high(bits))}
+    halves = np.ascontiguousarray(words, "<u8").view("<u4")
+    return {"low": halves[::2].copy(), "high": halves[1::2].astype(packed_high(bits))}
 
 
 def packed_high(bits: int) -> str:
@@ -183,7 +183,7 @@ def unpack_words(packed: Any, count: int) -> Words:
     low, high = packed["low"], packed["high"]
     if low.size != count or high.size != count:
         raise Malformed(f"{count} words were expected, found {low.size} and {high.size}", code="form")
-    words: Words = high.astype(np.uint64)
-    words <<= np.uint64(32)
-    words |= low
+    words = np.empty(count, "<u8")
+    halves = words.view("<u4")
+    halves[::2], halves[1::2] = low, high
     return words

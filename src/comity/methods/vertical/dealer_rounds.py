@@ -133,10 +133,11 @@ class DealerRounds(Rounds):
     def mask(self, site: Site) -> dict[str, Any]:
         stretch = int(site.label)
         part, seed = self._stretch(site, stretch), self._seed(site)
-        lines = self._lines(site, stretch) - self._matrix_mask(seed, site.party, stretch, part)
-        if site.party == self.design.label_at:
-            halves = half_labels(self._labels(site, part)) - self._label_mask(seed, stretch, part)
-            lines = np.vstack([lines, halves])
+        width, length, holds = self.widths[site.party], part.stop - part.start, site.party == self.design.label_at
+        lines = np.empty((width + holds, length), np.uint64)
+        np.subtract(self._lines(site, stretch), self._matrix_mask(seed, site.party, stretch, part), out=lines[:width])
+        if holds:
+            lines[-1] = half_labels(self._labels(site, part)) - self._label_mask(seed, stretch, part)
         return {"masked_instruments": lookup.pack_words(lines.reshape(-1), self.bits)}
 
     @step(gives=("masked_scores",), times=MAX_ROUNDS * _MAX_STRETCHES)
