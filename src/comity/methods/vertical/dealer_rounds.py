@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto import masked_lookup as lookup
-from comity.crypto.products.inner_products import multiply_vector
+from comity.crypto.products.inner_products import multiply_short, multiply_vector
 from comity.entropy import derive, fresh_seed
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.parties import Parties
@@ -179,7 +179,7 @@ class DealerRounds(Rounds):
             sums[place] += multiply_vector(self._matrix_mask(seed, party, stretch, rows), own)
         masks = lookup.draw_words(derive(self._round_seed(site, number, stretch), "responses"), length)
         masks += self._label_mask(seed, stretch, rows)
-        sums[self.places[site.party]] -= multiply_vector(self._lines(site, stretch), masks)
+        sums[self.places[site.party]] -= multiply_short(self._own_instruments(site, stretch), masks)
         if self.design.intercept and site.party == self.design.parties[0]:
             sums[-1:] -= np.uint64(constant_units(self.size)) * masks.sum(dtype=np.uint64, keepdims=True)
         if last:
@@ -221,13 +221,17 @@ class DealerRounds(Rounds):
         site.keep(_SEEDS, before + digest)
 
     def _lines(self, site: Site, stretch: int) -> Words:
+        """This party's instruments as words."""
+        return self._own_instruments(site, stretch).astype(np.int64).view(np.uint64)
+
+    def _own_instruments(self, site: Site, stretch: int) -> NDArray[np.int16]:
         """This party's instruments in units of 2^−PLACES, one line per column; the same in every step of a run."""
         found = np.ascontiguousarray(self._instruments(site)[:, self._stretch(site, stretch)])
         digest, name = hashlib.sha256(found.data).digest(), f"rounds.digest/{stretch}"
         if site.kept(name, digest) != digest:
             raise Refused("the records changed during the run", code="stopped")
         site.keep(name, digest)
-        return found.astype(np.int64).view(np.uint64)
+        return found
 
     def _sums_share(self, seed: bytes) -> Words:
         return lookup.draw_words(derive(seed, "sums"), self.size)
