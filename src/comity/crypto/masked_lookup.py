@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.compiled import compiled
+from comity.crypto.products.inner_products import multiply_vector
 from comity.entropy import Stream, derive
 from comity.errors import Malformed
 
@@ -79,6 +80,16 @@ def draw_angles(seed: bytes, rows: int) -> Angles:
 def draw_words(seed: bytes, rows: int) -> Words:
     """Uniform words from a seed, which makes nothing else."""
     return Stream(derive(seed, "words")).words(rows)
+
+
+def multiply_drawn(seed: bytes, lines: int, vector: Words) -> Words:
+    """Inner products of the vector with as many lines of `draw_words`, which are made one after another in one room."""
+    stream, line = Stream(derive(seed, "words")), np.empty((1, len(vector)), np.uint64)
+    out = np.zeros(lines, np.uint64)
+    for place in range(lines):
+        stream.fill(line.reshape(-1).view(np.uint8))
+        out[place : place + 1] = multiply_vector(line, vector)
+    return out
 
 
 def subtract_angles(angles: Angles, mask: Angles) -> Angles:

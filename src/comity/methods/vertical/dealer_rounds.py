@@ -176,7 +176,8 @@ class DealerRounds(Rounds):
         own = lookup.unpack_words(part["rest"], length) if given else lookup.draw_words(part["seed"], length)
         seed, sums = self._seed(site), before["sums"].copy()
         for party, place in self.places.items():
-            sums[place] += multiply_vector(self._matrix_mask(seed, party, stretch, rows), own)
+            made = self._matrix_seed(seed, party, stretch)
+            sums[place] += lookup.multiply_drawn(made, self.widths[party], own)
         masks = lookup.draw_words(derive(self._round_seed(site, number, stretch), "responses"), length)
         masks += self._label_mask(seed, stretch, rows)
         sums[self.places[site.party]] -= multiply_short(self._own_instruments(site, stretch), masks)
@@ -250,8 +251,11 @@ class DealerRounds(Rounds):
 
     def _matrix_mask(self, seed: bytes, party: str, stretch: int, part: slice) -> Words:
         rows = part.stop - part.start
-        words = lookup.draw_words(derive(seed, "instruments", party, stretch), self.widths[party] * rows)
+        words = lookup.draw_words(self._matrix_seed(seed, party, stretch), self.widths[party] * rows)
         return words.reshape(self.widths[party], rows)
+
+    def _matrix_seed(self, seed: bytes, party: str, stretch: int) -> bytes:
+        return derive(seed, "instruments", party, stretch)
 
     def _label_mask(self, seed: bytes, stretch: int, part: slice) -> Words:
         return lookup.draw_words(derive(seed, "labels", stretch), part.stop - part.start)
