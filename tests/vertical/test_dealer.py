@@ -116,5 +116,5 @@ def test_a_stretch_is_settled_once_and_in_order(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(Parties, "ask", asking)
     parties, _ = host_parties(tried, encode_parts(tried, make_people(60)), make_consortium(tried), NoNoise())
-    with pytest.raises(ComityError):
+    with pytest.raises(ComityError, match=r"rounds\.settle\[1\]"):
         run(parties)
