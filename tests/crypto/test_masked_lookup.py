@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comity.crypto import masked_lookup as lookup
-from comity.crypto.products.inner_products import multiply_vector
+from comity.crypto.products.inner_products import multiply_short, multiply_vector
 from comity.entropy import derive
 from comity.errors import Malformed
 from comity.methods.vertical.curves import CURVES, TABLE_PLACES, Response
@@ -114,6 +114,11 @@ def test_vectors_are_multiplied_modulo_words() -> None:
         vector = generator.integers(0, 2**64, 1100, dtype=np.uint64)
         exact = [sum(int(a) * int(b) for a, b in zip(line, vector)) % 2**64 for line in matrix]
         np.testing.assert_array_equal(multiply_vector(matrix, vector), np.array(exact, np.uint64))
+        made = lookup.draw_words(derive(b"drawn"), lines * 1100).reshape(lines, 1100)
+        np.testing.assert_array_equal(lookup.multiply_drawn(derive(b"drawn"), lines, vector), made @ vector)
+        short = generator.integers(-(2**15), 2**15, (lines, 1100), dtype=np.int16)
+        wide = short.astype(np.int64).view(np.uint64)
+        np.testing.assert_array_equal(multiply_short(short, vector), multiply_vector(wide, vector))
 
 
 def test_questions_and_tables_of_another_size_are_refused() -> None:

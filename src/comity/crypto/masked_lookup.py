@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.compiled import compiled
+from comity.crypto.products.inner_products import multiply_vector
 from comity.entropy import Stream, derive
 from comity.errors import Malformed
 
@@ -79,6 +80,16 @@ def draw_angles(seed: bytes, rows: int) -> Angles:
 def draw_words(seed: bytes, rows: int) -> Words:
     """Uniform words from a seed, which makes nothing else."""
     return Stream(derive(seed, "words")).words(rows)
+
+
+def multiply_drawn(seed: bytes, lines: int, vector: Words) -> Words:
+    """Inner products of the vector with as many lines of `draw_words`, which are made one after another in one room."""
+    stream, line = Stream(derive(seed, "words")), np.empty((1, len(vector)), np.uint64)
+    out = np.zeros(lines, np.uint64)
+    for place in range(lines):
+        stream.fill(line.reshape(-1).view(np.uint8))
+        out[place : place + 1] = multiply_vector(line, vector)
+    return out
 
 
 def subtract_angles(angles: Angles, mask: Angles) -> Angles:
@@ -168,8 +179,8 @@ def _look_up(lines: Words, query: Octets, angles: Angles, masks: Words, out: Wor
 
 def pack_words(words: Words, bits: int) -> dict[str, NDArray[Any]]:
     """Words modulo 2^48 or 2^64 as they are sent."""
-    high = words >> np.uint64(32)
-    return {"low": words.astype("<u4"), "high": high.astype(packed_high(bits))}
+    halves = np.ascontiguousarray(words, "<u8").view("<u4")
+    return {"low": halves[::2].copy(), "high": halves[1::2].astype(packed_high(bits))}
 
 
 def packed_high(bits: int) -> str:
@@ -183,7 +194,7 @@ def unpack_words(packed: Any, count: int) -> Words:
     low, high = packed["low"], packed["high"]
     if low.size != count or high.size != count:
         raise Malformed(f"{count} words were expected, found {low.size} and {high.size}", code="form")
-    words: Words = high.astype(np.uint64)
-    words <<= np.uint64(32)
-    words |= low
+    words = np.empty(count, "<u8")
+    halves = words.view("<u4")
+    halves[::2], halves[1::2] = low, high
     return words

@@ -99,3 +99,21 @@ def multiply_vector(lines: NDArray[np.uint64], vector: NDArray[np.uint64]) -> ND
     if lines.shape[0]:
         add_word_products(out, np.ascontiguousarray(lines), np.ascontiguousarray(vector)[None])
     return out[:, 0]
+
+
+def multiply_short(lines: NDArray[np.int16], vector: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """`multiply_vector` for lines of short integers, which are widened as they are read."""
+    out = np.zeros(len(lines), np.uint64)
+    _add_short_products(out, np.ascontiguousarray(lines), np.ascontiguousarray(vector))
+    return out
+
+
+@compiled
+def _add_short_products(out: NDArray[np.uint64], lines: NDArray[np.int16], vector: NDArray[np.uint64]) -> None:
+    for start in range(0, vector.size, RUN):
+        end = min(start + RUN, vector.size)
+        for i in range(lines.shape[0]):
+            total = np.uint64(0)
+            for t in range(start, end):
+                total += np.uint64(np.int64(lines[i, t])) * vector[t]
+            out[i] += total

@@ -188,6 +188,9 @@ def _text(raw: bytes) -> str:
         raise _wrong("a text is not UTF-8") from error
 
 
+_SHARED_BYTES = 1 << 16
+"""Arrays from this size on are views of the whole message, which they keep in memory; shorter ones are copied."""
+
 _LIST, _MAPPING, _TEXT, _BYTES, _ARRAY, _INTEGER, _FLOAT = b"ldsbaif"
 _CONSTANTS = {ord("N"): None, ord("T"): True, ord("F"): False}
 
@@ -303,7 +306,14 @@ class _Reader:
         shape = struct.unpack(f"<{axes}Q", self.take(8 * axes))
         if prod(max(size, 1) for size in shape) > LIMIT:
             raise _wrong("an array is too large")
-        return np.frombuffer(self.take(dtype.itemsize * prod(shape)), dtype).reshape(shape)
+        count = prod(shape)
+        size = dtype.itemsize * count
+        if size < _SHARED_BYTES:
+            return np.frombuffer(self.take(size), dtype).reshape(shape)
+        if size > len(self.raw) - self.at:
+            raise _wrong("it is truncated")
+        start, self.at = self.at, self.at + size
+        return np.frombuffer(self.raw, dtype, count, start).reshape(shape)
 
 
 # A large sum shows every party the same lists of names: each list is encoded and hashed once, not once for each party.

@@ -44,7 +44,9 @@ class Response:
         """Scores as places on the circle; defined for every float."""
         with np.errstate(over="ignore", invalid="ignore"):
             steps = np.fmod(np.rint(scores * (STEPS / self.period)), STEPS)
-        return np.asarray(np.nan_to_num(steps).astype(np.int64) % STEPS, np.uint16)
+            steps[np.isnan(steps)] = 0.0
+        # Steps below a turn, of either sign: a turn is a power of two.
+        return steps.astype(np.int16).view(np.uint16) & np.uint16(STEPS - 1)
 
     @cached_property
     def values(self) -> Floats:

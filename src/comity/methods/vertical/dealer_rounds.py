@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto import masked_lookup as lookup
-from comity.crypto.products.inner_products import multiply_vector
+from comity.crypto.products.inner_products import multiply_short, multiply_vector
 from comity.entropy import derive, fresh_seed
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.parties import Parties
@@ -133,10 +133,11 @@ class DealerRounds(Rounds):
     def mask(self, site: Site) -> dict[str, Any]:
         stretch = int(site.label)
         part, seed = self._stretch(site, stretch), self._seed(site)
-        lines = self._lines(site, stretch) - self._matrix_mask(seed, site.party, stretch, part)
-        if site.party == self.design.label_at:
-            halves = half_labels(self._labels(site, part)) - self._label_mask(seed, stretch, part)
-            lines = np.vstack([lines, halves])
+        width, length, holds = self.widths[site.party], part.stop - part.start, site.party == self.design.label_at
+        lines = np.empty((width + holds, length), np.uint64)
+        np.subtract(self._lines(site, stretch), self._matrix_mask(seed, site.party, stretch, part), out=lines[:width])
+        if holds:
+            lines[-1] = half_labels(self._labels(site, part)) - self._label_mask(seed, stretch, part)
         return {"masked_instruments": lookup.pack_words(lines.reshape(-1), self.bits)}
 
     @step(gives=("masked_scores",), times=MAX_ROUNDS * _MAX_STRETCHES)
@@ -175,10 +176,11 @@ class DealerRounds(Rounds):
         own = lookup.unpack_words(part["rest"], length) if given else lookup.draw_words(part["seed"], length)
         seed, sums = self._seed(site), before["sums"].copy()
         for party, place in self.places.items():
-            sums[place] += multiply_vector(self._matrix_mask(seed, party, stretch, rows), own)
+            made = self._matrix_seed(seed, party, stretch)
+            sums[place] += lookup.multiply_drawn(made, self.widths[party], own)
         masks = lookup.draw_words(derive(self._round_seed(site, number, stretch), "responses"), length)
         masks += self._label_mask(seed, stretch, rows)
-        sums[self.places[site.party]] -= multiply_vector(self._lines(site, stretch), masks)
+        sums[self.places[site.party]] -= multiply_short(self._own_instruments(site, stretch), masks)
         if self.design.intercept and site.party == self.design.parties[0]:
             sums[-1:] -= np.uint64(constant_units(self.size)) * masks.sum(dtype=np.uint64, keepdims=True)
         if last:
@@ -220,13 +222,17 @@ class DealerRounds(Rounds):
         site.keep(_SEEDS, before + digest)
 
     def _lines(self, site: Site, stretch: int) -> Words:
+        """This party's instruments as words."""
+        return self._own_instruments(site, stretch).astype(np.int64).view(np.uint64)
+
+    def _own_instruments(self, site: Site, stretch: int) -> NDArray[np.int16]:
         """This party's instruments in units of 2^−PLACES, one line per column; the same in every step of a run."""
         found = np.ascontiguousarray(self._instruments(site, self._stretch(site, stretch)))
         digest, name = hashlib.sha256(found.data).digest(), f"rounds.digest/{stretch}"
         if site.kept(name, digest) != digest:
             raise Refused("the records changed during the run", code="stopped")
         site.keep(name, digest)
-        return found.astype(np.int64).view(np.uint64)
+        return found
 
     def _sums_share(self, seed: bytes) -> Words:
         return lookup.draw_words(derive(seed, "sums"), self.size)
@@ -245,8 +251,11 @@ class DealerRounds(Rounds):
 
     def _matrix_mask(self, seed: bytes, party: str, stretch: int, part: slice) -> Words:
         rows = part.stop - part.start
-        words = lookup.draw_words(derive(seed, "instruments", party, stretch), self.widths[party] * rows)
+        words = lookup.draw_words(self._matrix_seed(seed, party, stretch), self.widths[party] * rows)
         return words.reshape(self.widths[party], rows)
+
+    def _matrix_seed(self, seed: bytes, party: str, stretch: int) -> bytes:
+        return derive(seed, "instruments", party, stretch)
 
     def _label_mask(self, seed: bytes, stretch: int, part: slice) -> Words:
         return lookup.draw_words(derive(seed, "labels", stretch), part.stop - part.start)
