@@ -360,7 +360,7 @@ def errors_by_columns(classes: bool) -> Case:
     def seen(rows: Floats, labels: NDArray[Any], message: Any) -> Floats:
         built, site = model_evaluation(rows.shape[1]), Batch(added(), "ash", rows, labels)
         built.receive(cast(Any, site), message)
-        return built.product.matrix(cast(Any, site))
+        return built.product.matrix(cast(Any, site), Records(rows, labels))
 
     def messages(rows: Floats) -> Iterator[Any]:
         for _, _, weights in hostile(rows):

@@ -45,8 +45,13 @@ def test_false_words_of_a_dealer_exceed_the_bound(monkeypatch: pytest.MonkeyPatc
         tried = build_gradients(2, rounds=1)
         parties, _ = host_parties(tried, encode_parts(tried, make_people(60)), make_consortium(tried), NoNoise())
         step = Descent.step
+
+        def stepping(self: Descent, values: Any) -> Any:
+            opened.append(values)
+            return step(self, values)
+
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Descent, "step", lambda self, values: opened.append(values) or step(self, values))
+            patch.setattr(Descent, "step", stepping)
             patch.setattr("comity.federation.coordinator.parties.require_plausible", lambda *args: None)
             run(parties)
         return opened[-1]

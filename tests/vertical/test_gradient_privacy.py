@@ -244,7 +244,12 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     shown, scores, given, unmasked = watch_masked_values(monkeypatch)
     shares: list[Any] = []
     share_of = DealerRounds.share
-    monkeypatch.setattr(DealerRounds, "share", lambda *args: shares.append(share_of(*args)) or shares[-1])
+
+    def sharing(self: DealerRounds, site: Any, number: int) -> Any:
+        shares.append(share_of(self, site, number))
+        return shares[-1]
+
+    monkeypatch.setattr(DealerRounds, "share", sharing)
     begin(parties)
     tried.coordinate(parties)
     weights = np.unique(np.array(seen_weights), axis=0)

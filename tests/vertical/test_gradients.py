@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from math import sqrt
 from typing import Any, cast
 
 import numpy as np
@@ -124,7 +125,7 @@ def test_sums_of_a_dealer_have_room_with_a_bit_for_the_sign_and_one_to_spare() -
 
 def spread(rows: int) -> float:
     """What random rounding to entries may add to a sum: five deviations, each row's instrument up to ½."""
-    return 5 * 0.06 * rows**0.5 / 2
+    return 5 * 0.06 * sqrt(rows) / 2
 
 
 # Secure and plain.

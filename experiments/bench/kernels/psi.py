@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from comity.crypto import psi_ecdh, psi_keyed
 from comity.entropy import Stream, fresh_seed
-from comity.methods.by_columns.alignment import canonicalise_ids, require_distinct
+from comity.methods.by_columns.token_list import canonicalise_ids, require_distinct
 
 KEYED_BAR = 1_000_000
 _KEYED = 1_000_000
@@ -69,8 +69,8 @@ def _keyed(count: int, repeats: int) -> dict[str, Any]:
         key = fresh_seed()
         width, orders, tokens = psi_keyed.PSEUDONYM_BYTES, [], {}
         for place, ids in enumerate(lists):
-            made = psi_keyed.make_pseudonyms(key, canonicalise_ids(ids))
-            require_distinct(made.tobytes(), width)
+            made = psi_keyed.make_pseudonyms(key, canonicalise_ids(ids, 0))
+            require_distinct(made.tobytes(), width=width)
             orders.append(np.argsort(Stream(fresh_seed()).words(len(ids))))
             tokens[str(place)] = made.take(orders[-1], axis=0).tobytes()
         rows = [order[at] for order, at in zip(orders, psi_keyed.match_lists(tokens, width).values(), strict=True)]
