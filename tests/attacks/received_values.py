@@ -54,7 +54,7 @@ AS_THEY_ARE = "records leave or are scored exactly as agreed, outside of the gua
 
 EXEMPT = {
     **{f"SecureSum.{name}": NO_RECORD for name in ("deal", "meet", "enlist", "seat", "agree", "unmask")},
-    **{f"Lifecycle.{name}": NO_RECORD for name in ("begin", "meet", "end")},
+    **{f"Lifecycle.{name}": NO_RECORD for name in ("ready", "begin", "meet", "end")},
     **{f"Argmin.{name}": NO_RECORD for name in ("extend", "deal", "multiply")},
     **{f"Comparisons.{name}": NO_RECORD for name in ("extend", "multiply")},
     **{f"PublishedAveraging.{name}": NO_RECORD for name in ("unmask", "select", "publish")},
