@@ -16,6 +16,8 @@ import pytest
 
 from comity.data import row_products
 from comity.data.row_products import Weights
+from comity.methods.averaging import calibration, objectives, row_kernels, second_moments
+from comity.methods.averaging import method as averaging
 from comity.methods.summary.ratio import Spectrum
 from tests.attacks.received_values import CASES, EXEMPT, RECORDS, WIDTHS, Case, batch, beyond, hostile, steps
 
@@ -50,11 +52,6 @@ class Plain(Weights):
         weights = np.atleast_2d(np.asarray(weights))
         return cls(weights.T.copy(), np.ones(len(weights)))
 
-    @property
-    def multiplied(self) -> Any:
-        """With powers apart, so no compiled kernel takes the place of these products."""
-        return self.factor, self.powers
-
     def of_rows(self, rows: Any) -> Any:
         if not self.turned:
             return rows @ self.factor
@@ -75,6 +72,9 @@ def replaced(monkeypatch: pytest.MonkeyPatch, twin: type[Plain]) -> None:
         if getattr(module, "clip_received", None) is honest:
             monkeypatch.setattr(module, "clip_received", lambda received, largest=0.0: np.asarray(received))
     monkeypatch.setattr(Spectrum, "in_range", lambda self: self)
+    # No kernel takes the place of these products.
+    for module in (second_moments, averaging):
+        monkeypatch.setattr(module, "is_narrow", lambda features: False)
     monkeypatch.setattr(Weights, "of", twin.of)
     monkeypatch.setattr(Weights, "on_one_grid", twin.of)
 
@@ -88,6 +88,40 @@ def test_sums_whose_order_follows_the_number_of_rows_are_found_out(case: Case, m
     replaced(monkeypatch, Turned)
     sizes = [(121, 40), *product((17, 30, 23, 36), (140, 3, 20))]
     assert any(beyond(case, *size) > 1 for size in sizes)
+
+
+@pytest.mark.parametrize(
+    "name", ["AveragingProtocol.whitened_moment", "AveragingProtocol.gradient", "AveragingProtocol.calibration"]
+)
+def test_kernels_whose_order_follows_the_number_of_rows_are_found_out(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def turned(x: Any, by: Any) -> tuple[Any, Any]:
+        return np.ascontiguousarray(np.roll(x, x.shape[1], axis=0)), np.roll(by, x.shape[1], axis=-1).copy()
+
+    def whiten(x: Any, directions: Any, scale: float, units: float, out: Any) -> None:
+        rows, by = turned(x, directions)
+        row_kernels.whiten(rows, by, scale, units, out)
+        out[:] = np.roll(out, -x.shape[1], axis=0)
+
+    def sum_residuals(x: Any, along: Any, weights: Any, *others: Any) -> None:
+        rows, by = turned(x, weights)
+        row_kernels.sum_residuals(rows, np.ascontiguousarray(np.roll(along, x.shape[1], axis=0)), by, *others)
+        others[-1][:] = np.roll(others[-1], -x.shape[1], axis=-1)
+
+    def sum_calibrations(x: Any, weights: Any, *others: Any) -> None:
+        row_kernels.sum_calibrations(*turned(x, weights), *others)
+
+    monkeypatch.setattr(second_moments, "whiten", whiten)
+    monkeypatch.setattr(objectives, "sum_residuals", sum_residuals)
+    monkeypatch.setattr(objectives, "sum_whitened", lambda *_: False)
+    monkeypatch.setattr(calibration, "sum_calibrations", sum_calibrations)
+    honest = row_products.clip_received
+    for module in list(sys.modules.values()):
+        if getattr(module, "clip_received", None) is honest:
+            monkeypatch.setattr(module, "clip_received", lambda received, largest=0.0: np.asarray(received, np.float64))
+    tried = next(case for case in CASES if case.name == name)
+    assert any(beyond(tried, *size) > 1 for size in [(121, 40), *product((17, 30, 23, 36), (140, 3, 20))])
 
 
 @pytest.mark.parametrize(
