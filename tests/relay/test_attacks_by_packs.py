@@ -12,6 +12,7 @@ import pytest
 from comity.crypto.sealing import Identity
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.signatures import SIGNATURE_BYTES
+from comity.federation.messages.wire_format import WIRE_FORMAT
 from comity.site.pack import _signed
 from comity.study.study import Study
 from tests.support.relays import needs_server
@@ -44,7 +45,7 @@ def files_of(attacked: Any, **study: Any) -> Any:
 
 def forged(attacked: Any, files: Any, keys: Any = None) -> Any:
     """A pack as a submitter makes it who does not use our program."""
-    body = encode({"format": "comity-study-2", "files": files})
+    body = encode({"format": f"comity-study-{WIRE_FORMAT}", "files": files})
     return body + (keys or attacked.sites.coordinator).sign(_signed(body))
 
 

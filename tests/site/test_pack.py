@@ -12,7 +12,7 @@ from comity.crypto.sealing import Identity
 from comity.errors import BadInput, ComityError, Malformed, Refused, StudyError
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.signatures import SIGNATURE_BYTES
-from comity.federation.messages.wire_format import OTHER_RELEASE
+from comity.federation.messages.wire_format import OTHER_RELEASE, WIRE_FORMAT
 from comity.relay.deployment import _Deliveries
 from comity.site.inbox import Arrival, Inbox
 from comity.site.pack import _signed, pack, unpack
@@ -28,7 +28,7 @@ def receive(sites: Sites, raw: bytes, name: str = "north") -> Arrival:
 
 def forged(sites: Sites, files: Any, **more: Any) -> bytes:
     """A pack as a submitter makes it who does not use ours."""
-    body = encode({"format": "comity-study-2", "files": files, **more})
+    body = encode({"format": f"comity-study-{WIRE_FORMAT}", "files": files, **more})
     return body + sites.coordinator.sign(_signed(body))
 
 
@@ -82,7 +82,7 @@ def test_a_pack_of_another_release_is_refused_when_it_arrives(sites: Sites) -> N
     """Its messages differ: the run would stop in its first round, after the owners approved it."""
     body = encode({"format": "comity-study-1", "files": files_of(sites.pack(sites.study()))})
     before = everything(sites)
-    with pytest.raises(Malformed, match=r"format '1', and this release of Comity runs '2'.*need the same release"):
+    with pytest.raises(Malformed, match=r"format '1', and this release of Comity runs '3'.*need the same release"):
         receive(sites, body + sites.coordinator.sign(_signed(body)))
     assert everything(sites) == before
 

@@ -50,9 +50,10 @@ class Refusal:
     def text(self) -> str:
         if self.code == "stopped":
             return "stopped; its own log says why"
+        said = f"refused: {self.code}" + (f" ({self.key})" if self.key else "")
         if self.code in _SAID_BY_OTHER_RELEASES:
-            return f"refused: {self.code}; {_SAID_BY_OTHER_RELEASES[self.code]}: {SAME_RELEASE}"
-        return f"refused: {self.code}" + (f" ({self.key})" if self.key else "")
+            return f"{said}; {_SAID_BY_OTHER_RELEASES[self.code]}: {SAME_RELEASE}"
+        return said
 
 
 class PartyValues(dict[str, Any]):

@@ -15,7 +15,7 @@ from typing import Any
 from comity.errors import Refused
 from comity.federation.declare.consortium import Consortium
 
-WIRE_FORMAT = 2
+WIRE_FORMAT = 3
 """Rises with every change of a run's messages (docs/releasing.md)."""
 OTHER_RELEASE = "release"
 """The code with which a site refuses what another release says."""
