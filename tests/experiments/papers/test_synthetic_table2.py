@@ -42,7 +42,8 @@ def test_rows_of_a_made_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row["case"] for row in rows] == [f"Made, 4 owners, eps={epsilon}" for epsilon in ("1", "0.5", "0.1")]
     first, last = rows[0], rows[2]
     assert all(row.keys() >= FIELDS for row in rows)
-    assert first["non_private"] <= first["ours"] + 0.02 < first["constant"]
+    # Of 200 test records: chance moves either error by .03.
+    assert first["non_private"] - 0.06 <= first["ours"] < first["constant"] - 0.02
     assert first["two-way TV"] < last["two-way TV"] and last["paper"] == 0.3 and last["reference"] == 0.6
     # Every agent adds noise of its own to trees of its own.
     assert first["published"] > first["ours"] and "quick" in first["note"]
