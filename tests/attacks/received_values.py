@@ -58,14 +58,20 @@ EXEMPT = {
     **{f"Argmin.{name}": NO_RECORD for name in ("extend", "deal", "multiply")},
     **{f"Comparisons.{name}": NO_RECORD for name in ("extend", "multiply")},
     **{f"PublishedAveraging.{name}": NO_RECORD for name in ("unmask", "select", "publish")},
+    "Alignment.pseudonyms": NO_RECORD,
     "Alignment.place": NO_RECORD,
     "Products.offer": MODULAR,
     "Products.encrypt": MODULAR,
     "Products.evaluate": MODULAR,
     "Products.blind": MODULAR,
     "DealerRounds.respond": MODULAR,
+    "DealerRounds.settle": MODULAR,
     "SyntheticProtocol.count_measured": "it counts cells whose edges follow from opened counts: whole numbers",
     "SyntheticProtocol.count_again": "it counts cells of pairs that follow from opened counts: whole numbers",
+    **{
+        f"SyntheticProtocol.{name}": "it counts groups of cells that follow from opened counts: whole numbers"
+        for name in ("count_triples", "count_measured_triples")
+    },
     "PublishedSynthetic.share": "records are drawn from the party's own noisy tree, and noisy trees label them",
     "PublishedSynthetic.learn": "what it learns stays with the party",
     "OneShotSummary.choose": AS_THEY_ARE,

@@ -27,7 +27,7 @@ from tests.support.ledgers import RECORD
 
 NAMES = ("clipped_", "shares_clipped_", "targets_clipped_")
 # Shares that no noise and no setting comes to.
-ROWS, OUTSIDE, OUTSIDE_TARGETS = 300, 37, 23
+ROWS, OUTSIDE, OUTSIDE_TARGETS = 300, 43, 23
 
 
 def fitted(kind: str, folder: Path) -> Any:

@@ -86,7 +86,7 @@ def test_evidence_has_the_number_and_its_limits(studies: dict[str, Study]) -> No
         assert f"Evidence about {topic}" in text
     assert "right at most 73.2 % of the time" in text and "is not bounded" in text
     vertical = words(Subject.of_study(studies["vertical"]))
-    assert "Outside of this bound, exactly or in clear: tokens: how many people" in vertical
+    assert "Outside of this bound, exactly or in clear: listed: how many people" in vertical
     assert "Records stay with their owners." in text and "Records stay with their owners." not in vertical
 
 

@@ -148,7 +148,8 @@ def test_exact_values_are_marked_where_they_are_learned(starters: Any) -> None:
     views = list_views(study.agreement.accepted, study.consortium)
     learned = {view.participant: describe_view(view, study.plan().rows) for view in views}
     assert [one.words for one in learned["coordinator"] if one.exact] == [
-        "exactly: how many people each party has and how many any of them share"
+        "exactly: how many people each party has",
+        "exactly: how many people any of the parties share",
     ]
     assert any("no party's own value" in one.words for one in learned["coordinator"])
     assert sum(len(one.names) for one in learned["coordinator"]) == len(views[0].seen)

@@ -369,7 +369,7 @@ def unread() -> Records:
         (Pure(1), 24, "votes", "pure epsilon"),
         (Approx(300, 1e-6), 24, "class-sums", "allows 4 directions for sums, class frequencies beside them"),
         (Approx(1, 1e-6), 24, "cells", "too few for 3 classes"),
-        (Approx(0.1, 1e-6), 24, "class-sums", "each party's most frequent class alone: expect a constant"),
+        (Approx(0.1, 1e-6), 24, "class-sums", "each party's most frequent class: expect a constant"),
     ],
 )
 def test_the_plan_says_what_was_chosen_and_why_without_a_look_at_records(

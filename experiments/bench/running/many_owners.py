@@ -26,8 +26,7 @@ from comity.crypto.sealing import PublicIdentity
 from comity.federation.messages.channel import Timeouts
 from comity.files import make_file, write_file
 from comity.methods import entry_of, load_object
-from comity.privacy import Neighbours, Unit
-from comity.privacy.ledger import Ledger
+from comity.privacy import Ledger, Neighbours, Unit
 from comity.privacy.loss import Approx
 from comity.relay.channel import NatsChannel
 from comity.relay.deployment import deliver_study, run_deployed

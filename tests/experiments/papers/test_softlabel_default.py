@@ -55,7 +55,7 @@ def test_rows_have_the_common_form_and_say_why(rows: dict[str, dict[str, Any]]) 
     for case, row in rows.items():
         assert set(row) == FIELDS and row["repeats"] == 4
         assert 0 < row["constant"] < row["non_private"] <= 1
-        assert ("the noise " in row["note"]) == case.startswith("default")
+        assert ("noise " in row["note"]) == case.startswith("default")
 
 
 def test_accuracy_falls_with_epsilon_and_sums_learn(rows: dict[str, dict[str, Any]]) -> None:

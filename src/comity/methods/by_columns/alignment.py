@@ -85,7 +85,7 @@ class Alignment(Part):
         if not 2 <= consortium.size <= MAX_PARTIES:
             raise StudyError(f"an alignment has 2 to {MAX_PARTIES} parties, found {consortium.size}", key="parties")
         tokens = Blob(self.width * MAX_ROWS)
-        sizes = Disclosed("how many people each party has and how many any of them share", _POLICY, sealed=True)
+        each, shared = "how many people each party has", "how many people any of the parties share"
         between: tuple[Release, ...]
         if self.method == "keyed":
             between = (
@@ -100,7 +100,7 @@ class Alignment(Part):
                     name="listed",
                     source=EVERY_PARTY,
                     to=COORDINATOR,
-                    protection=Disclosed("how many people each party has", _POLICY),
+                    protection=Disclosed(each, _POLICY),
                     form=Count(MAX_ROWS),
                 ),
                 Release(
@@ -128,7 +128,15 @@ class Alignment(Part):
         return Declaration(
             (
                 *between,
-                Release(name="tokens", source=EVERY_PARTY, to=COORDINATOR, protection=sizes, form=tokens),
+                Release(
+                    name="tokens",
+                    source=EVERY_PARTY,
+                    to=COORDINATOR,
+                    protection=Disclosed(
+                        shared if self.method == "keyed" else f"{each}, and {shared}", _POLICY, sealed=True
+                    ),
+                    form=tokens,
+                ),
                 Release(
                     name="rows",
                     source=COORDINATOR,
