@@ -22,7 +22,8 @@ _HELD = {
     "south": ("ward", "triage", "heart_rate", "systolic"),
     "east": ("temperature", "saturation", "lactate"),
 }
-# Angles of rounds are rounded after a secret turn: each response of a record by 2^-12 and less.
+# Angles of rounds are rounded after a secret turn: each response of a record by 2^-12 and less. With a dealer responses
+# are rounded at random too, by a deviation of 0.08 at most: 0.8 in a sum over a hundred records.
 _OF_ROUNDS = ("weights", "interval", "gradient", "model")
 
 
@@ -30,7 +31,7 @@ _OF_ROUNDS = ("weights", "interval", "gradient", "model")
 class Method:
     """`table` is the method's own part of the study, with the parties; `summed` the release whose sum is compared with
     its declared noise; `chance` are releases that an owner's own secret chance decides, whatever the noise, and
-    `rounded` those of which it decides the rounding."""
+    `rounded` those of which it decides the rounding, by up to `rounding`."""
 
     table: str
     parties: tuple[str, ...] = NAMES[:3]
@@ -44,6 +45,7 @@ class Method:
     summed: str = ""
     chance: tuple[str, ...] = ()
     rounded: tuple[str, ...] = ()
+    rounding: float = 0.02
 
     @property
     def protocol(self) -> str:
@@ -76,6 +78,7 @@ METHODS: dict[str, Method] = {
         identified=True,
         summed="moments",
         rounded=_OF_ROUNDS,
+        rounding=1.0,
     ),
     "vertical-rlwe": Method(
         '[vertical]\nalignment = "ecdh"\nrounds = 2\nmax_rows = 256\n' + _columns("north", "south", "east"),

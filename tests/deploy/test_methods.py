@@ -58,17 +58,21 @@ def without_noise(deployment: Deployment, method: str, run: str, monkeypatch: py
 def differing(one: dict[str, Any], other: dict[str, Any], method: str) -> list[str]:
     """Names whose values are not the same to the last bit, or of which chance decides the rounding, by more than it."""
     assert list(one) == list(other)
-    rounded, chance = METHODS[method].rounded, METHODS[method].chance
-    return [
-        name for name in one if name not in chance and not (near if name in rounded else equal)(one[name], other[name])
-    ]
+    tried = METHODS[method]
+
+    def same(name: str) -> bool:
+        if name in tried.rounded:
+            return near(one[name], other[name], tried.rounding)
+        return name in tried.chance or equal(one[name], other[name])
+
+    return [name for name in one if not same(name)]
 
 
-def near(one: Any, other: Any) -> bool:
+def near(one: Any, other: Any, most: float) -> bool:
     if isinstance(one, dict | list):
         values = zip(one.values(), other.values()) if isinstance(one, dict) else zip(one, other)
-        return len(one) == len(other) and all(near(*pair) for pair in values)
-    return isinstance(one, str) or np.allclose(one, other, rtol=0, atol=0.02)
+        return len(one) == len(other) and all(near(*pair, most) for pair in values)
+    return isinstance(one, str) or np.allclose(one, other, rtol=0, atol=most)
 
 
 @pytest.mark.parametrize("method", METHODS)
