@@ -128,6 +128,7 @@ VALUES: dict[str, list[str]] = {
     "synthetic.bins": ["3"],
     "synthetic.edges": ['"equal"', '"measured"'],
     "synthetic.triples": ['"counted"', '"none"'],
+    "synthetic.by_owner": ["true"],
     "synthetic.pooling": ['"none"'],
     "synthetic.rounds": ["2"],
     "synthetic.products": ['"rlwe"', '"dealer"'],

@@ -77,7 +77,7 @@ class Plan:
 
     `guarantee` is the largest cost of a run to a party. `payers` are groups of parties with the same cost, the largest
     first. `true_losses` are those of a published method, beside what its paper claims. `makes` names what comes out,
-    and `reads` the columns that go in.
+    and `reads` the columns that go in. If it `tells_parties_apart`, opened totals have figures of single parties.
     """
 
     __repr__ = short_repr
@@ -101,6 +101,7 @@ class Plan:
     about: About = UNSTATED
     makes: str = ""
     reads: tuple[Reads, ...] = ()
+    tells_parties_apart: bool = False
 
     @property
     def in_all(self) -> str:
@@ -128,6 +129,7 @@ class Plan:
             "parties": self.parties,
             "makes": self.makes,
             "reads": [vars(one) for one in self.reads],
+            "tells_parties_apart": self.tells_parties_apart,
             "unit": self.unit,
             "neighbours": self.neighbours,
             "releases": [vars(row) for row in self.rows],
@@ -246,6 +248,7 @@ def plan(
         about=about,
         makes=protocol.makes,
         reads=_reads(protocol, consortium),
+        tells_parties_apart=protocol.tells_parties_apart,
     )
 
 

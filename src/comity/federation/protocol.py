@@ -77,6 +77,11 @@ class Protocol(Part):
         return "released values"
 
     @property
+    def tells_parties_apart(self) -> bool:
+        """Whether opened totals have figures of single parties, by name, under the noise of all. A plan says so."""
+        return False
+
+    @property
     def stackable(self) -> bool:
         """Whether the coordinator asks only for sums: then a simulation can run many parties in stacks."""
         return True

@@ -258,6 +258,10 @@ def describe_coordinator(plan: Plan) -> str:
         return "the coordinator sees the exact values that are marked, and what else it sees has noise"
     if kinds & {"noised", "computed", "selected"}:
         return "the coordinator sees values of a single party only with noise"
+    if plan.tells_parties_apart:
+        return (
+            "everyone who sees the totals sees figures of each party, by name, under the noise that all of them share"
+        )
     return "the coordinator sees totals of all parties with noise, and no party's own values"
 
 

@@ -141,6 +141,23 @@ class NoisyCounts:
         assert triples is not None
         return OpenedTriples(triples, triples.choose_groups(self.values), self.triples.values, self.triples.deviation)
 
+    def without(self, column: str) -> NoisyCounts:
+        """The counts of pairs of all other columns, as a release that never had this one. The column is not the target,
+        none follows it, no rule is about it, and all pairs are counted or those with the target."""
+        counting, place = self.counting, self.counting.cells.names.index(column)
+        kept = [block for block in counting.layout.blocks if place not in block.key]
+        values = np.concatenate([self.values[block.start : block.stop] for block in kept])
+        narrowed = None
+        if self.narrowed is not None:
+            narrowed = tuple(one for one, block in zip(self.narrowed, counting.layout.blocks) if place not in block.key)
+        measured = self.measured
+        if measured is not None:
+            schema = _drop_column(measured.measuring.schema, column)
+            measured = replace(measured, measuring=replace(measured.measuring, schema=schema))
+        counting = replace(counting, schema=_drop_column(counting.schema, column))
+        assert len(values) == counting.layout.counts
+        return replace(self, counting=counting, values=values, narrowed=narrowed, measured=measured, triples=None)
+
     def frame(self, rows: int | None = None, target: str | None = None) -> pd.DataFrame:
         """A table in the form of the schema: `rows` rows, or as many as there are records. `target` names the column to
         redraw from all others, instead of the schema's target."""
@@ -248,6 +265,10 @@ class NoisyCounts:
         return made
 
 
+def _drop_column(schema: Schema, name: str) -> Schema:
+    return replace(schema, columns=tuple(column for column in schema.columns if column.name != name))
+
+
 def _read_whole(value: Any, least: int) -> int:
     if type(value) is not int or value < least:
         raise ValueError(f"a whole number of at least {least} was expected, found {value!r}")
@@ -311,6 +332,10 @@ class SyntheticDataset:
 
     def _repr_html_(self) -> str:
         return html_frame(f"Synthetic dataset of {len(self):,} rows", self.frame)
+
+    def without(self, column: str) -> SyntheticDataset:
+        """The same rows without this column (`NoisyCounts.without`)."""
+        return SyntheticDataset(self.counts.without(column), self.frame.drop(columns=column))
 
     @property
     def dataset(self) -> Dataset:

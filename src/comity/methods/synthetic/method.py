@@ -29,6 +29,7 @@ from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERY
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Noised, Summed
 from comity.federation.declare.release import Array, Count, Each, Fields, Form
+from comity.federation.owner.rows import Rows
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.methods.by_columns import AlignmentMethod, MaxRows, ProductMethod
@@ -60,6 +61,7 @@ from comity.methods.synthetic.edges import (
     Measuring,
     edge_noise,
 )
+from comity.methods.synthetic.owners import OWNER, add_owner_column, check_owner_column, check_owner_counts
 from comity.methods.synthetic.published.constants import PAPER
 from comity.methods.synthetic.published.method import (
     Candidates,
@@ -171,6 +173,11 @@ class Synthetic(Method):
         description="tables of three columns in few groups of cells; counted: with 30 % of the loss; none: pairs "
         "alone; auto: counted where noise allows it, by the declared records, in one round of one sum",
     )
+    by_owner: Annotated[bool, Only(variant="default", held="rows", pooling="sum")] = Field(
+        False,
+        description="true: a column `owner` says which party's records a row is like; it is counted with the others, "
+        "so what differs between parties is released too",
+    )
     products: Annotated[ProductMethod, Only(variant="default", held="columns")] = Field(
         "rlwe", description="parties with different columns: how tables across parties are computed"
     )
@@ -243,6 +250,7 @@ class Synthetic(Method):
         absent = {"sizes"} if self.sizes is None else set()
         absent |= {"edges"} if self.edges == "auto" else set()
         absent |= {"triples"} if self.triples == "auto" else set()
+        absent |= set() if self.by_owner else {"by_owner"}
         absent |= set() if self.variant == "published" else {"choice", "losses"}
         return {key: value for key, value in super().options_for_hash().items() if key not in absent}
 
@@ -274,6 +282,7 @@ class Synthetic(Method):
                 pooling=self.pooling,
                 rounds=self.rounds,
                 triples=self.triples,
+                by_owner=self.by_owner,
             )
         # It comes with compiled products, which studies of whole records do not need.
         from comity.methods.synthetic.columns import SyntheticColumnsProtocol
@@ -517,7 +526,8 @@ class SyntheticProtocol(CountsProtocol):
     and its guarantee holds against all others. With `rounds` = 2 all tables are counted with a part of the loss, and
     those with the target and the strongest others again with the rest. Each of the two sums has the sensitivity of its
     own tables (proof.md, 4). Where `edges` are measured, a sum of narrow counts of single columns comes first
-    (proof.md, 5). Where `triples` are counted, a sum of tables of three columns comes last (proof.md, 6).
+    (proof.md, 5). Where `triples` are counted, a sum of tables of three columns comes last (proof.md, 6). With
+    `by_owner` the party that holds a record is one more column (proof.md, 7).
     """
 
     version: ClassVar[int] = 4
@@ -527,9 +537,12 @@ class SyntheticProtocol(CountsProtocol):
     pooling: Pooling
     rounds: Rounds
     triples: CountedTriples = "auto"
+    by_owner: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.by_owner:
+            check_owner_column(self.schema)
         if self.triples == "counted" and self._triples is None:
             raise StudyError(
                 'synthetic.triples = "counted" needs three columns that follow no other, at most 64 of them, '
@@ -551,6 +564,14 @@ class SyntheticProtocol(CountsProtocol):
             )
         if self.rounds == 2:
             assert Recount(self.cells.layout).candidates
+
+    @property
+    def makes(self) -> str:
+        return f"{super().makes} by owner" if self.by_owner else super().makes
+
+    @property
+    def tells_parties_apart(self) -> bool:
+        return self.by_owner
 
     # What the study fixes.
 
@@ -576,6 +597,10 @@ class SyntheticProtocol(CountsProtocol):
         deviation = self._declare_narrow(measuring, consortium).opened_deviation(consortium, consortium.size)
         return edge_noise(measuring.layout, deviation, rows) <= MAX_EDGE_NOISE
 
+    def _with_owners(self, schema: Schema, consortium: Consortium) -> Schema:
+        """The schema of what is counted: with the parties as a column, if the study says so."""
+        return add_owner_column(schema, consortium.parties) if self.by_owner else schema
+
     @cached_property
     def _triples(self) -> Triples | None:
         """The triples that may be counted. Measured edges leave a column as many groups, and no fewer cells."""
@@ -588,18 +613,30 @@ class SyntheticProtocol(CountsProtocol):
 
     def counts_triples(self, consortium: Consortium) -> bool:
         """Whether triples are counted, by the study or by a rule from public figures."""
-        triples, rows = self._triples, self.declared_rows(consortium)
-        if triples is None or self.triples == "counted":
-            return triples is not None
-        if rows is None:
+        if self._triples is None or self.triples == "counted":
+            return self._triples is not None
+        triples, rows = self._triples_of(consortium), self.declared_rows(consortium)
+        if triples is None or rows is None:
             return False
         deviation = self._declare_triples(triples, consortium).opened_deviation(consortium, consortium.size)
         return triple_noise(triples, deviation, rows) <= MAX_TRIPLE_NOISE
 
+    def _triples_of(self, consortium: Consortium) -> Triples | None:
+        """The triples of the cells that are counted. With the parties as a column there may be too many."""
+        if self._triples is None:
+            return None
+        layout = self.full_counting(consortium).layout
+        return find_triples(layout) if self.by_owner else replace(self._triples, layout=layout)
+
     def _planned_triples(self, consortium: Consortium) -> Triples:
-        """Those of the cells that are counted."""
-        assert self._triples is not None
-        return replace(self._triples, layout=self.full_counting(consortium).layout)
+        found = self._triples_of(consortium)
+        if found is None:
+            raise StudyError(
+                f'synthetic.triples = "counted" has too many tables of three columns with {consortium.size} parties as '
+                'a column; set triples = "auto", or by_owner = false',
+                key="synthetic.triples",
+            )
+        return found
 
     def choose_model(self, consortium: Consortium) -> str:
         return "mixture" if self.counts_triples(consortium) else super().choose_model(consortium)
@@ -618,9 +655,9 @@ class SyntheticProtocol(CountsProtocol):
 
     def full_counting(self, consortium: Consortium) -> Counting:
         whole = super().full_counting(consortium)
-        if self._measuring is None or not self.measures(consortium):
-            return whole
-        return replace(whole, schema=self._planned_schema)
+        if self._measuring is not None and self.measures(consortium):
+            whole = replace(whole, schema=self._planned_schema)
+        return replace(whole, schema=self._with_owners(whole.schema, consortium)) if self.by_owner else whole
 
     @cached_property
     def _planned_schema(self) -> Schema:
@@ -630,7 +667,7 @@ class SyntheticProtocol(CountsProtocol):
     def measured_counting(self, consortium: Consortium, narrow: Floats) -> Counting:
         assert self._measuring is not None
         schema = self._measuring.with_edges(self._measuring.measured_edges(narrow))
-        return replace(self.counting(consortium), schema=schema)
+        return replace(self.counting(consortium), schema=self._with_owners(schema, consortium))
 
     def recount(self, consortium: Consortium) -> Recount:
         """What a second round counts."""
@@ -646,6 +683,8 @@ class SyntheticProtocol(CountsProtocol):
             )
         if self.sizes is not None:
             check_sizes(self.sizes, consortium, "synthetic.sizes")
+        if self.by_owner:
+            check_owner_counts(self.full_counting(consortium).layout)
         counts = self._declare_counts(self.counting(consortium), consortium)
         one = Array(counts.shape)
         if self.rounds == 2:
@@ -750,7 +789,8 @@ class SyntheticProtocol(CountsProtocol):
 
     @property
     def stackable(self) -> bool:
-        return self.pooling == "sum"
+        # A stack does not know whose records are whose.
+        return self.pooling == "sum" and not self.by_owner
 
     def streams(self, consortium: Consortium) -> bool:
         return True
@@ -820,8 +860,7 @@ class SyntheticProtocol(CountsProtocol):
 
     @step(sends="counts", stacked=True)
     def count(self, site: Site) -> None:
-        counting = self.counting(site.consortium)
-        site.contribute(site.total(lambda rows: self._count_rows(counting, rows.features, rows.filled), exact=True))
+        self._contribute_counts(site, self.counting(site.consortium))
 
     @step(sends="narrow", stacked=True)
     def measure(self, site: Site) -> None:
@@ -833,8 +872,7 @@ class SyntheticProtocol(CountsProtocol):
     @step(sends="counts", stacked=True)
     def count_measured(self, site: Site, opened: Floats) -> None:
         """Count in the cells that follow from the opened narrow counts. The bound holds for any cells."""
-        counting = self.measured_counting(site.consortium, opened)
-        site.contribute(site.total(lambda rows: self._count_rows(counting, rows.features, rows.filled), exact=True))
+        self._contribute_counts(site, self.measured_counting(site.consortium, opened))
 
     @step(sends="triples", stacked=True)
     def count_triples(self, site: Site, pairs: Floats) -> None:
@@ -850,13 +888,25 @@ class SyntheticProtocol(CountsProtocol):
         triples = self._planned_triples(site.consortium)
         groups = triples.choose_groups(pairs)
 
-        def count(rows: Any) -> Floats:
-            return triples.count(groups, self._in_cells(rows.features, counting), rows.filled)
+        def count(rows: Rows) -> Floats:
+            return triples.count(groups, self._counted_cells(site, rows, counting), rows.filled)
 
         site.contribute(site.total(count, exact=True))
 
-    def _count_rows(self, counting: Counting, features: Floats, filled: NDArray[np.bool_] | None) -> Floats:
-        return counting.layout.count(self._in_cells(features, counting), filled)
+    def _contribute_counts(self, site: Site, counting: Counting) -> None:
+        def count(rows: Rows) -> Floats:
+            return counting.layout.count(self._counted_cells(site, rows, counting), rows.filled)
+
+        site.contribute(site.total(count, exact=True))
+
+    def _counted_cells(self, site: Site, rows: Rows, counting: Counting) -> Floats:
+        """A site's records in the cells that are counted."""
+        found = self._in_cells(rows.features, counting)
+        return self._with_owner(found, site.consortium.parties.index(site.party)) if self.by_owner else found
+
+    def _with_owner(self, cells: Floats, party: int) -> Floats:
+        """Records (..., n, columns) with the cell of the party that holds them."""
+        return np.insert(cells, len(self.schema.columns), party, axis=-1)
 
     def _in_cells(self, features: Floats, counting: Counting) -> Floats:
         """Records as they are encoded, in the cells that are counted."""
@@ -873,8 +923,12 @@ class SyntheticProtocol(CountsProtocol):
                 code="form",
                 key="pairs",
             )
-        recount = self.recount(consortium)
-        site.contribute(site.total(lambda rows: recount.count(pairs, rows.features, rows.filled), exact=True))
+        recount, counting = self.recount(consortium), self.full_counting(consortium)
+
+        def count(rows: Rows) -> Floats:
+            return recount.count(pairs, self._counted_cells(site, rows, counting), rows.filled)
+
+        site.contribute(site.total(count, exact=True))
 
     # What comes out.
 
@@ -900,7 +954,8 @@ class SyntheticProtocol(CountsProtocol):
         narrow = np.asarray(tables["narrow"], np.float64)
         deviation = self._declare_narrow(measuring, consortium).opened_deviation(consortium, consortium.size)
         counting = self.measured_counting(consortium, narrow)
-        measured = MeasuredNumbers(measuring, narrow, deviation)
+        named = replace(measuring, schema=self._with_owners(measuring.schema, consortium))
+        measured = MeasuredNumbers(named, narrow, deviation)
         return replace(made, counts=replace(made.counts, counting=counting, measured=measured))
 
     def beside(
@@ -936,6 +991,8 @@ class SyntheticProtocol(CountsProtocol):
     def assess(self, presented: SyntheticDataset, train: Sequence[Records] | None, test: Records) -> Assessment:
         from comity.methods.synthetic.fidelity import assess, pool_records
 
+        presented = self._without_owner(presented)
+
         def in_cells(records: Records) -> Records:
             return replace(records, features=self._in_cells(records.features, presented.counts.counting))
 
@@ -945,14 +1002,23 @@ class SyntheticProtocol(CountsProtocol):
         return assess(presented, pool_records(own), in_cells(test), lambda task, tested: task.compare(own, tested))
 
     def record_errors(self, presented: Any, own: Mapping[str, Any], test: Records) -> NDArray[np.float64] | None:
+        presented = self._without_owner(presented)
         cells = self._in_cells(test.features, presented.counts.counting)
         return super().record_errors(presented, own, replace(test, features=cells))
+
+    def _without_owner(self, presented: SyntheticDataset) -> SyntheticDataset:
+        """What is compared with test records, which no party holds."""
+        return presented.without(OWNER) if self.by_owner else presented
 
     def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
         from comity.methods.synthetic.fidelity import score_columns, score_target
 
+        counting = presented.counts.counting
+        own = counting.cells.labels(len(self.schema.columns)).index(party) if self.by_owner else None
+
         def in_cells(features: Floats) -> Floats:
-            return self._in_cells(features, presented.counts.counting)
+            found = self._in_cells(features, counting)
+            return found if own is None else self._with_owner(found, own)
 
         if self.schema.target is not None:
             return score_target(presented, records, in_cells)
@@ -992,13 +1058,22 @@ class SyntheticProtocol(CountsProtocol):
         many = consortium.size > MAX_DATASETS and self.pooling == "none"
         datasets = (f"above {MAX_DATASETS} parties only the dataset of all of them is written",) if many else ()
         rounds = (self._describe_rounds(consortium),) if self.rounds == 2 else ()
-        found = (*super().notes(consortium), *datasets, *rounds)
+        owners = (
+            (
+                f"owners: a column {OWNER!r} says which party's records a row is like. Everyone who gets the dataset "
+                f"sees, up to the noise, how many records each of {consortium.size} parties holds and how they differ "
+                "from those of others; a record is protected as before",
+            )
+            if self.by_owner
+            else ()
+        )
+        found = (*super().notes(consortium), *datasets, *rounds, *owners)
         return (*found, *self._describe_edges(consortium), *self._describe_triples(consortium))
 
     def _describe_triples(self, consortium: Consortium) -> tuple[str, ...]:
-        if self._triples is None:
+        triples = self._triples_of(consortium)
+        if triples is None:
             return ()
-        triples = self._planned_triples(consortium)
         deviation = self._declare_triples(triples, consortium).opened_deviation(consortium, consortium.size)
         which = "with the target " if triples.labelled else ""
         if self.counts_triples(consortium):
