@@ -3,6 +3,7 @@ and less noise never makes a model worse."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,26 @@ def test_rounds_end_where_the_sums_say_whatever_the_noise() -> None:
         assert max(losses) < min(losses) + 0.03
         means.append(np.mean(losses))
     assert all(later < min(means[:at], default=1.0) + 0.01 for at, later in enumerate(means))
+
+
+def test_earlier_sums_are_carried_by_the_curvature_on_the_way() -> None:
+    """With that of one end they ask for scores that grow without end, or for too small ones where classes are apart."""
+    held = protocol(solver="gradient")
+    assert isinstance(held, GradientRegression)
+    parts, _, _ = rows(held, 2000, seed=1)
+    descent = held.start(held.entries.exact(np.hstack(list(parts.values()))), 2000, consortium(1.0))
+    near = descent.weights
+    far = replace(descent, weights=6 * near)
+    found, change = far._change_of_sums(near), 5 * near
+
+    def carried(at: float) -> Any:
+        return descent.whitened @ descent.distribution.curvature(near + at * change) @ change
+
+    every = np.mean([carried((place + 0.5) / 400) for place in range(400)], axis=0)
+    np.testing.assert_allclose(found, every, atol=0.02 * np.abs(every).max())
+    latest, both = carried(1.0), (carried(0.0) + carried(1.0)) / 2
+    assert np.abs(latest - every).max() > 0.2 * np.abs(every).max()
+    assert np.abs(both - every).max() > 0.2 * np.abs(every).max()
 
 
 def test_declared_sizes_and_not_epsilon_alone_decide_about_rounds() -> None:
