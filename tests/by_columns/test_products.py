@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.crypto.packed_words import unpack_words
+from comity.crypto.packed_words import pack_words, unpack_words
 from comity.crypto.products import dealer_product, rlwe_product
 from comity.crypto.products.dealer_product import _fill_mask, _own_share
 from comity.data import Records
@@ -23,6 +23,7 @@ from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
 from comity.federation.lifecycle import Lifecycle
 from comity.federation.messages.codec import decode
+from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.federation.sum.site import SecureSum
@@ -160,7 +161,7 @@ def shown_words(parties: Any, party: str, stretch: int = 0) -> np.ndarray:
 
 
 def units(host: Any) -> np.ndarray:
-    return np.rint(host.records.features * 2.0**12).astype(np.int64).view(np.uint64)
+    return np.asarray(np.rint(host.records.features * 2.0**12).astype(np.int64).view(np.uint64))
 
 
 def ring_of(protocol: Any) -> np.uint64:
@@ -202,8 +203,13 @@ def test_what_the_coordinator_is_shown_is_uniform_and_is_all_that_a_peer_lacks()
 
 def test_what_the_parties_are_given_covers_the_products_of_what_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """A party that knows all masks and reads Y_iᵀ Y_j would have X_iᵀ X_j up to sums that it computes."""
-    given, write = [], Products._write
-    monkeypatch.setattr(Products, "_write", lambda self, hand: given.append(write(self, hand)) or given[-1])
+    given, write = list[Any](), Products._write
+
+    def writing(self: Products, hand: Any) -> Any:
+        given.append(write(self, hand))
+        return given[-1]
+
+    monkeypatch.setattr(Products, "_write", writing)
     protocol, parties, _ = study("dealer", NoNoise())
     run_until_opened(protocol, parties)
     y = {party: shown_words(parties, party).reshape(columns, ROWS) for party, columns in COLUMNS.items()}
@@ -222,7 +228,7 @@ def test_what_the_parties_are_given_covers_the_products_of_what_was_shown(monkey
 def test_a_wrong_share_of_the_coordinator_moves_the_sum_by_itself_and_no_party_can_tell(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Why the sensitivity assumes a coordinator that follows the protocol."""
+    """A wrong result, by a number that the coordinator chose: what a site multiplies depends on no word of it."""
     write = Products._write
 
     def false(self: Any, hand: Any) -> Any:
@@ -421,8 +427,7 @@ def test_products_are_shared_after_all_rows_and_in_their_shapes(short: None) -> 
 
 def test_the_coordinator_takes_no_masked_rows_of_another_number(short: None, monkeypatch: pytest.MonkeyPatch) -> None:
     protocol, parties, _ = study("dealer", NoNoise())
-    pack = product.pack_words
-    monkeypatch.setattr(product, "pack_words", lambda words, bits: pack(words[:-1], bits))
+    monkeypatch.setattr(product, "pack_words", lambda words, bits: pack_words(words[:-1], bits))
     begun(parties)
     with pytest.raises(Malformed, match="words were expected"):
         protocol.product.coordinate_products(parties, ROWS)
@@ -542,13 +547,14 @@ def test_no_party_is_sent_what_another_shows(monkeypatch: pytest.MonkeyPatch) ->
     """Letters between parties hold the seed of the masks and nothing that they mask."""
     protocol, parties, _ = study("dealer", NoNoise())
     sent: list[Any] = []
-    send, send_all = Site.send, Site.send_all
-    monkeypatch.setattr(Site, "send", lambda self, to, name, *rest: sent.append(name) or send(self, to, name, *rest))
-    monkeypatch.setattr(
-        Site,
-        "send_all",
-        lambda self, to, name, value: sent.append((self.party, name)) or send_all(self, to, name, value),
-    )
+    send = Mailbox.send_all
+
+    def sending(self: Mailbox, receivers: Any, name: str, value: Any) -> None:
+        sent.append(name)
+        send(self, receivers, name, value)
+
+    monkeypatch.setattr(Mailbox, "send_all", sending)
+    monkeypatch.setattr(Mailbox, "send", lambda self, to, name, *rest: sent.append(name))
     begun(parties)
     protocol.product.coordinate_products(parties, ROWS)
-    assert sent == [("ash", "product_seed")]
+    assert sent == ["product_seed"]

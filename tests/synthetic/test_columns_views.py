@@ -91,8 +91,8 @@ def test_no_participant_sees_an_exact_count_across_owners(products: str, letters
                 assert not np.isin(forbidden, values["counts"]).any()
     assert masked == 3
     if shown:
-        for one in parties.under("product").ask("mask", label=0, rows=ROWS).values():
-            words = unpack_words(one["masked_columns"], one["masked_columns"]["low"].size)
+        for reply in parties.under("product").ask("mask", label=0, rows=ROWS).values():
+            words = unpack_words(reply["masked_columns"], reply["masked_columns"]["low"].size)
             # One-hot columns of zeros and ones: of what is shown, no word comes twice.
             assert np.unique(words).size == words.size and not np.isin(forbidden, words).any()
     # The control: without noise, what the secure sum opens are those very counts.

@@ -184,8 +184,8 @@ def test_no_participant_sees_an_exact_sum_of_products(products: str, monkeypatch
                 assert not np.isin(forbidden, values["moments"]).any()
     assert seen == 3
     if shown:
-        for one in parties.under("product").ask("mask", label=0, rows=ROWS).values():
-            words = unpack_words(one["masked_columns"], one["masked_columns"]["low"].size)
+        for reply in parties.under("product").ask("mask", label=0, rows=ROWS).values():
+            words = unpack_words(reply["masked_columns"], reply["masked_columns"]["low"].size)
             # A column's entry is a small integer; of what is shown, no word comes twice.
             assert np.unique(words).size == words.size and not np.isin(forbidden, words).any()
     for name, host in hosts.items():

@@ -15,8 +15,9 @@ mode is a pseudorandom generator. The coordinator sees every Y_i, which are unif
 number of rows. Parties know all masks and see nothing that they mask; of R_ij and W_ij each party has one, uniform by
 itself. A share is never the coordinator's: with Y_i it would have Y_iᵀ X_j or X_iᵀ Y_j in clear, whatever noise was
 added. A share is opened only inside a secure sum. A coordinator that works with a party sees the data of all its peers.
-One that splits another matrix than Y_iᵀ Y_j can add anything to the product: no party can tell, and no bound on the
-product holds. Shares add up modulo the ring in which the Y_i were shown, which may be narrower than a word.
+One that splits another matrix than Y_iᵀ Y_j moves the product by a number that it knows: the result is wrong, no party
+can tell, and nothing more is learned of it. Shares add up modulo the ring in which the Y_i were shown, which may be
+narrower than a word.
 """
 
 from __future__ import annotations

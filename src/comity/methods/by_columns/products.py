@@ -8,8 +8,8 @@
               settle     the coordinator multiplies what it was shown, and gives each party a share of the products
 
 Adversary    rlwe: semi-honest parties, each with everybody else and the coordinator on its side. dealer: any parties
-             but one together; and a coordinator that works with no party and deals correctly: other words than shares
-             of its products would move the shared products at will.
+             but one together; and a coordinator that works with no party. One that gives other words than shares of
+             its products moves what is opened by a number that it knows: a wrong result, which tells no more.
 Learned      nothing but the number of rows: with a dealer, the coordinator sees words that are uniform to it, and so
              does any coalition of parties but one. A protocol that mounts this part calls `shares` in a step that
              contributes them to a release with the bound `OpenedValue`: noise is added to shares, and the secure sum
