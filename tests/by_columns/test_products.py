@@ -437,8 +437,14 @@ KILLS = [("coordinator", moment) for moment in ("before-ask", "before-journal", 
 KILLS += [("birch", moment) for moment in ("before-commit", "after-commit")]
 
 
-@pytest.mark.parametrize("path", ["product.mask[0]", "product.mask[1]", "product.settle[0]"])
-@pytest.mark.parametrize(("killed", "moment"), KILLS)
+@pytest.mark.parametrize(
+    ("path", "killed", "moment"),
+    [
+        # The first party alone is asked for the seed.
+        *(("product.blind[0]", "ash" if killed == "birch" else killed, moment) for killed, moment in KILLS),
+        *((f"product.{path}", *kill) for path in ("mask[0]", "mask[1]", "settle[0]") for kill in KILLS),
+    ],
+)
 def test_a_run_killed_between_stretches_is_resumed(
     short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, killed: Any, moment: Any
 ) -> None:
