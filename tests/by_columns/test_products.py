@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from comity.crypto.packed_words import pack_words, unpack_words
 from comity.crypto.products import dealer_product, rlwe_product
-from comity.crypto.products.dealer_product import Layout, Party, _fill_mask, deal
-from comity.crypto.products.fixed_point import FixedPoint
+from comity.crypto.products.dealer_product import _fill_mask, _own_share
 from comity.data import Records
-from comity.errors import Refused, Stopped
+from comity.errors import Malformed, Refused, Stopped
 from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.declare.bounds import OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
@@ -23,6 +23,7 @@ from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
 from comity.federation.lifecycle import Lifecycle
 from comity.federation.messages.codec import decode
+from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.federation.sum.site import SecureSum
@@ -137,34 +138,110 @@ def test_the_coordinator_sees_sealed_mail_masked_vectors_and_nothing_else(method
     run(parties)
     truth = np.rint(exact(protocol, hosts) * 2.0**24).astype(np.int64).view(np.uint64)
     shift = np.uint64(64 - protocol.product.bits)
-    assert protocol.product.bits < 64 or method == "dealer"
+    assert protocol.product.bits < 64
     parts = Lifecycle().declare(parties.consortium), SecureSum().declare(parties.consortium)
     around = {release.name for part in parts for release in part.releases}
     assert not around & {release.name for release in protocol.product.declare(parties.consortium).releases}
+    shown = {"masked_columns"} if method == "dealer" else set()
+    assert {
+        release.name for release in protocol.product.declare(parties.consortium).releases if release.to == COORDINATOR
+    } == shown
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():
             values = decode(exchange.reply)["ok"]
-            assert set(values) <= {*around, "cross"}, path
+            assert set(values) <= {*around, *shown, "cross"}, path
             if "cross" in values:
                 assert not np.isin(truth << shift, values["cross"]).any()
 
 
-def test_a_lone_share_would_tell_the_dealer_the_product() -> None:
-    """Positive control for opening through the secure sum: the dealer knows all masks, so one share is enough."""
+def shown_words(parties: Any, party: str, stretch: int = 0) -> np.ndarray:
+    """What a party showed to the coordinator, whose journal answers."""
+    found = parties.under("product").ask("mask", to=list(COLUMNS), label=stretch, rows=ROWS)[party]
+    return unpack_words(found["masked_columns"], found["masked_columns"]["low"].size)
+
+
+def units(host: Any) -> np.ndarray:
+    return np.asarray(np.rint(host.records.features * 2.0**12).astype(np.int64).view(np.uint64))
+
+
+def ring_of(protocol: Any) -> np.uint64:
+    return np.uint64((1 << protocol.product.bits) - 1)
+
+
+def seed_of(hosts: Any) -> bytes:
+    return bytes(decode(hosts["ash"].store.state("run-1", "product.seed")))
+
+
+def test_a_lone_share_would_tell_the_coordinator_the_product() -> None:
+    """Positive control for opening through the secure sum: the coordinator has all masked rows, so one share is
+    enough."""
     protocol, parties, hosts = study("dealer", NoNoise())
     run_until_opened(protocol, parties)
-    hands = parties.under("product").once("hands", dict)
-    site = _site(hosts["cedar"])
-    share = protocol.product.shares(site, ROWS)[("ash", "cedar")]
-    # share = D_ashᵀ X_cedar + W, with D = X − U: the dealer, who knows U and W, lacks only Xᵀ X_cedar …
-    from comity.crypto.products.dealer_product import _fill_mask, _own_share
+    seeds = parties.under("product").once("seeds", dict)
+    share = protocol.product.shares(_site(hosts["ash"]), ROWS)[("ash", "cedar")]
+    # share = Y_ashᵀ M_cedar + R, with R = Y_ashᵀ Y_cedar − W: the coordinator, who knows Y and W, lacks only X_cedar …
+    w = _own_share(seeds["cedar"], 0, COLUMNS["ash"], COLUMNS["cedar"])
+    shown = shown_words(parties, "ash").reshape(COLUMNS["ash"], ROWS)
+    np.testing.assert_array_equal(share + w & ring_of(protocol), shown @ units(hosts["cedar"]) & ring_of(protocol))
 
-    w = _own_share(hands["cedar"]["seed"], 0, COLUMNS["ash"], COLUMNS["cedar"])
-    mask = np.empty((COLUMNS["ash"], ROWS), np.uint64)
-    _fill_mask(mask, hands["ash"]["seed"], 0)
-    units = {p: np.rint(hosts[p].records.features * 2.0**12).astype(np.int64).view(np.uint64) for p in ("ash", "cedar")}
-    opened, x = units["ash"].T - mask, units["cedar"]
-    np.testing.assert_array_equal(share - w, opened @ x)
+
+def test_what_the_coordinator_is_shown_is_uniform_and_is_all_that_a_peer_lacks() -> None:
+    protocol, parties, hosts = study("dealer", NoNoise())
+    run_until_opened(protocol, parties)
+    ring, seed = ring_of(protocol), seed_of(hosts)
+    for number, (party, columns) in enumerate(COLUMNS.items()):
+        words = shown_words(parties, party)
+        assert words.size == columns * ROWS and words.max() <= ring
+        # Of small integers every word lies in the lowest or highest 2^13; of uniform ones hardly one does.
+        signed = (words << np.uint64(64 - protocol.product.bits)).view(np.int64) >> (64 - protocol.product.bits)
+        assert np.abs(signed).min() > 1 << 13 and np.unique(words).size == words.size
+        # Control: with the seed that every party has, the rows are read.
+        mask = np.empty((columns, ROWS), np.uint64)
+        _fill_mask(mask, seed, number, 0)
+        np.testing.assert_array_equal(words.reshape(columns, ROWS) + mask & ring, units(hosts[party]).T & ring)
+
+
+def test_what_the_parties_are_given_covers_the_products_of_what_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A party that knows all masks and reads Y_iᵀ Y_j would have X_iᵀ X_j up to sums that it computes."""
+    given, write = list[Any](), Products._write
+
+    def writing(self: Products, hand: Any) -> Any:
+        given.append(write(self, hand))
+        return given[-1]
+
+    monkeypatch.setattr(Products, "_write", writing)
+    protocol, parties, _ = study("dealer", NoNoise())
+    run_until_opened(protocol, parties)
+    y = {party: shown_words(parties, party).reshape(columns, ROWS) for party, columns in COLUMNS.items()}
+    assert [set(hand["corrections"]) for hand in given] == [{"birch", "cedar"}, {"cedar"}, set()]
+    assert len({hand["seed"] for hand in given}) == 3
+    for number, (a, hand) in enumerate(zip(COLUMNS, given)):
+        for b, correction in hand["corrections"].items():
+            products = y[a] @ y[b].T
+            assert not np.isin(correction, products).any()
+            # Control: only the seed of the other party of the pair uncovers them.
+            found = [one["seed"] for one in given if one is not hand]
+            opened = [correction + _own_share(seed, number, COLUMNS[a], COLUMNS[b]) for seed in found]
+            assert sum(np.array_equal(one, products) for one in opened) == 1
+
+
+def test_a_wrong_share_of_the_coordinator_moves_the_sum_by_itself_and_no_party_can_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A wrong result, by a number that the coordinator chose: what a site multiplies depends on no word of it."""
+    write = Products._write
+
+    def false(self: Any, hand: Any) -> Any:
+        found = write(self, hand)
+        if "cedar" in found["corrections"]:
+            found["corrections"]["cedar"] = found["corrections"]["cedar"] + np.uint64(5 << 24)
+        return found
+
+    monkeypatch.setattr(Products, "_write", false)
+    protocol, parties, hosts = study("dealer", NoNoise())
+    off = run(parties)["result"] - exact(protocol, hosts)
+    moved = np.concatenate([np.full(COLUMNS[a] * COLUMNS[b], 5.0 * (b == "cedar")) for a, b in protocol.pairs()])
+    np.testing.assert_allclose(off, moved, atol=1.5 * 2.0**-24)
 
 
 def run_until_opened(protocol: Any, parties: Any) -> None:
@@ -181,16 +258,30 @@ def _site(host: Any) -> Site:
 
 
 @pytest.mark.parametrize("method", ["rlwe", "dealer"])
-def test_records_that_change_during_the_run_stop_it(method: str) -> None:
+def test_shares_are_of_the_records_that_were_read(method: str) -> None:
+    """Shares were made before the records change: the change has no effect."""
     protocol, parties, hosts = study(method, NoNoise())
     begin(parties)
     protocol.product.coordinate_products(parties, ROWS)
+    truth = exact(protocol, hosts)
     hosts["birch"].__dict__["records"] = Records(np.zeros((ROWS, 3)))
-    if method == "dealer":
-        with pytest.raises(Exception, match="stopped"):
-            parties.sum(protocol.open)
-    else:
-        parties.sum(protocol.open)  # shares were made before; the change has no effect
+    found = parties.sum(protocol.open).value
+    np.testing.assert_allclose(found, truth, atol=1.5 * 2.0**-24)
+
+
+def test_records_that_change_between_two_readings_of_a_stretch_stop_the_run() -> None:
+    """A party of a ring product reads its rows once to encrypt them and once to evaluate."""
+    _, parties, hosts = study("rlwe", NoNoise())
+    view = begun(parties)
+    view.ask("offer", to=list(COLUMNS), rows=ROWS)
+    view.ask("encrypt", to=list(COLUMNS), label=0, rows=ROWS)
+    reads_twice = [p for p in COLUMNS if parties.protocol.product._as_evaluator(p)]
+    both = [p for p in reads_twice if parties.protocol.product._as_encryptor(p)]
+    changed = hosts[both[0]].records.features.copy()
+    changed[511] += 0.01
+    hosts[both[0]].__dict__["records"] = Records(changed)
+    with pytest.raises(Stopped):
+        view.ask("evaluate", to=both, label=0, rows=ROWS)
 
 
 def test_room_for_the_product_is_checked_before_anything_is_sent() -> None:
@@ -225,14 +316,10 @@ def begun(parties: Any) -> Any:
     return parties.under("product")
 
 
-def dealt(protocol: Any, view: Any) -> None:
-    """The first stretch, masked and on its way."""
-    order = list(COLUMNS)
-    hands = [
-        {"seed": hand.seed, "corrections": {order[j]: words for j, words in hand.corrections.items()}}
-        for hand in deal(protocol.product._layout(ROWS))
-    ]
-    view.ask("blind", each={party: {"hand": hand} for party, hand in zip(order, hands)}, rows=ROWS)
+def masked(view: Any, *stretches: int) -> None:
+    view.ask("blind", to=["ash"])
+    for stretch in stretches:
+        view.ask("mask", to=list(COLUMNS), label=stretch, rows=ROWS)
 
 
 def test_rows_in_several_stretches_give_the_same_products(short: None) -> None:
@@ -242,8 +329,10 @@ def test_rows_in_several_stretches_give_the_same_products(short: None) -> None:
     paths = [path for path, _ in parties.journal.traffic(parties.study, parties.run)]
     assert [p for p in paths if p.startswith("product.")] == [
         "product.blind[0]",
-        "product.absorb[0]",
-        "product.absorb[1]",
+        "product.mask[0]",
+        "product.mask[1]",
+        "product.mask[2]",
+        "product.settle[0]",
     ]
 
 
@@ -257,87 +346,105 @@ def test_one_stretch_and_several_release_the_same(monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(run(parties)["result"], whole)
 
 
-def test_a_site_does_not_keep_what_it_has_absorbed(short: None) -> None:
+def test_nothing_that_a_site_keeps_grows_with_the_rows(short: None) -> None:
     protocol, parties, hosts = study("dealer", NoNoise())
     begun(parties)
     protocol.product.coordinate_products(parties, ROWS)
-    parties.sum(protocol.open)
     for host in hosts.values():
         with host.store.ledger.reading() as connection:
             names = connection.execute(
-                "select name, length(value) from state where owner = ?", (host.store.ledger.owner,)
+                "select name, length(value) from state where owner = ? and not name like 'out:%'",
+                (host.store.ledger.owner,),
             ).fetchall()
-        assert {"product.sums", "product.absorbed"} <= {name for name, _ in names}
-        assert not any(name.startswith("in:blinded") for name, _ in names)
+        assert {"product.shares", "product.masked"} <= {name for name, _ in names}
+        assert "product.sums" not in {name for name, _ in names}
         assert max(length for _, length in names) < 8 * 512, "nothing as long as a stretch"
 
 
-def test_every_block_has_a_mask_of_its_own_whatever_pass_makes_it(short: None) -> None:
-    layout = Layout(1400, (2, 3, 1))
-    hands, form = deal(layout), FixedPoint(12)
-    rows = np.random.default_rng(3).uniform(-1, 1, (1400, 2))
-    blocks = [rows[start : start + 512] for start in range(0, 1400, 512)]
-    whole = Party(layout, 0, hands[0], [form] * 3)
+def test_every_stretch_and_party_has_a_mask_of_its_own(short: None) -> None:
+    protocol, parties, hosts = study("dealer", NoNoise())
+    begun(parties)
+    protocol.product.coordinate_products(parties, ROWS)
     masks = []
-    for number, block in enumerate(blocks):
-        words = whole.mask(block)
-        whole.skip()
-        later = Party(layout, 0, hands[0], [form] * 3, block=number)
-        np.testing.assert_array_equal(later.mask(block), words)
-        masks.append(form.columns(block, np.int64).view(np.uint64) - words)
+    for party, columns in COLUMNS.items():
+        for stretch, part in enumerate(protocol.product._stretches(ROWS)):
+            words = shown_words(parties, party, stretch).reshape(columns, -1)
+            masks.append(units(hosts[party])[part].T - words & ring_of(protocol))
     flat = np.concatenate([mask.reshape(-1) for mask in masks])
     assert len(np.unique(flat)) == flat.size
-    other = Party(layout, 0, deal(layout)[0], [form] * 3)
-    assert not np.isin(form.columns(blocks[0], np.int64).view(np.uint64) - other.mask(blocks[0]), flat).any()
 
 
-def test_masked_rows_of_an_earlier_stretch_are_not_taken_for_the_next(short: None) -> None:
-    protocol, parties, _ = study("dealer", NoNoise())
-    view = begun(parties)
-    dealt(protocol, view)
-    first = {party: list(letters) for party, letters in parties._memory.mail.items()}
-    view.ask("absorb", label=0)
-    parties._memory.mail["ash"] = first["ash"]
-    with pytest.raises(Refused, match="form"):
-        view.ask("absorb", label=1)
-
-
-def test_masked_rows_that_did_not_come_are_missed(short: None) -> None:
-    protocol, parties, _ = study("dealer", NoNoise())
-    view = begun(parties)
-    dealt(protocol, view)
-    parties._memory.mail["ash"].pop()
-    with pytest.raises(Refused, match="form"):
-        view.ask("absorb", label=0)
-
-
-def test_stretches_are_absorbed_in_order_and_no_more_than_there_are(short: None) -> None:
-    protocol, parties, _ = study("dealer", NoNoise())
-    view = begun(parties)
-    dealt(protocol, view)
-    with pytest.raises(Stopped):
-        view.ask("absorb", to=["ash"], label=1)
-    with pytest.raises(Refused, match="too-often"):
-        view.ask("absorb", to=["birch"], label=2)
-
-
-def test_records_that_change_between_two_passes_over_a_stretch_stop_it(short: None) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_attack_on_one_mask_for_all_stretches(short: None, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shown of two stretches under one mask differs by their rows."""
+    if shared:
+        fill = dealer_product._fill_mask
+        monkeypatch.setattr(dealer_product, "_fill_mask", lambda mask, seed, party, block: fill(mask, seed, party, 0))
     protocol, parties, hosts = study("dealer", NoNoise())
+    begun(parties)
+    protocol.product.coordinate_products(parties, ROWS)
+    first, second = (shown_words(parties, "birch", stretch).reshape(3, 512) for stretch in range(2))
+    rows = units(hosts["birch"])
+    truth = (rows[:512] - rows[512:1024]).T & ring_of(protocol)
+    assert np.array_equal(first - second & ring_of(protocol), truth) is shared
+
+
+def test_stretches_are_masked_in_order_and_no_more_than_there_are(short: None) -> None:
+    _, parties, _ = study("dealer", NoNoise())
     view = begun(parties)
-    dealt(protocol, view)
-    changed = hosts["birch"].records.features.copy()
-    changed[511] += 0.01
-    hosts["birch"].__dict__["records"] = Records(changed)
+    masked(view, 0)
     with pytest.raises(Stopped):
-        view.ask("absorb", label=0)
+        view.ask("mask", to=["ash"], label=2, rows=ROWS)
+    with pytest.raises(Refused, match="too-often"):
+        view.ask("mask", to=["birch"], label=3, rows=ROWS)
+
+
+def test_rows_are_masked_with_the_seed_of_the_first_party_alone(short: None) -> None:
+    _, parties, _ = study("dealer", NoNoise())
+    view = begun(parties)
+    with pytest.raises(Stopped):
+        view.ask("blind", to=["birch"])
+    with pytest.raises(Stopped):
+        view.ask("mask", to=["cedar"], label=0, rows=ROWS)
+
+
+def test_products_are_shared_after_all_rows_and_in_their_shapes(short: None) -> None:
+    _, parties, hosts = study("dealer", NoNoise())
+    view = begun(parties)
+    masked(view, 0, 1)
+    corrections = {"cedar": np.zeros((3, 1), np.uint64)}
+    with pytest.raises(Stopped):
+        view.ask("settle", each={"birch": {"hand": {"seed": bytes(32), "corrections": corrections}}}, rows=ROWS)
+    _, parties, hosts = study("dealer", NoNoise())
+    view = begun(parties)
+    masked(view, 0, 1, 2)
+    for wrong in ({}, {"cedar": np.zeros((1, 3), np.uint64)}, {**corrections, "ash": np.zeros((2, 3), np.uint64)}):
+        with pytest.raises(Refused, match="form"):
+            view.ask("settle", each={"birch": {"hand": {"seed": bytes(32), "corrections": wrong}}}, rows=ROWS)
+    with pytest.raises(Refused, match="after all rows"):
+        parties.protocol.product.shares(_site(hosts["birch"]), ROWS)
+
+
+def test_the_coordinator_takes_no_masked_rows_of_another_number(short: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    protocol, parties, _ = study("dealer", NoNoise())
+    monkeypatch.setattr(product, "pack_words", lambda words, bits: pack_words(words[:-1], bits))
+    begun(parties)
+    with pytest.raises(Malformed, match="words were expected"):
+        protocol.product.coordinate_products(parties, ROWS)
 
 
 KILLS = [("coordinator", moment) for moment in ("before-ask", "before-journal", "after-journal")]
 KILLS += [("birch", moment) for moment in ("before-commit", "after-commit")]
 
 
-@pytest.mark.parametrize("path", ["product.blind[0]", "product.absorb[0]", "product.absorb[1]"])
-@pytest.mark.parametrize(("killed", "moment"), KILLS)
+@pytest.mark.parametrize(
+    ("path", "killed", "moment"),
+    [
+        # The first party alone is asked for the seed.
+        *(("product.blind[0]", "ash" if killed == "birch" else killed, moment) for killed, moment in KILLS),
+        *((f"product.{path}", *kill) for path in ("mask[0]", "mask[1]", "settle[0]") for kill in KILLS),
+    ],
+)
 def test_a_run_killed_between_stretches_is_resumed(
     short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, killed: Any, moment: Any
 ) -> None:
@@ -417,46 +524,43 @@ def test_stretches_of_a_ring_product_come_in_order_and_whole(stretched: None) ->
         view.ask("encrypt", to=["cedar"], label=3, rows=ROWS)
 
 
-# What a party reads that records the wire: no hand of the dealer.
+# What a party reads that records the wire.
 
 
-def rows_of(peer: str, seed: bytes, opened: np.ndarray) -> np.ndarray:
-    """A peer's rows from its seed and the masked rows that it sealed to whoever asks."""
-    mask = np.empty((COLUMNS[peer], ROWS), np.uint64)
-    _fill_mask(mask, seed, 0)
-    return ((opened.reshape(COLUMNS[peer], ROWS) + mask).view(np.int64) * 2.0**-12).T
-
-
-def test_no_byte_of_a_hand_crosses_in_clear() -> None:
-    protocol, parties, _ = study("dealer", NoNoise())
+def test_no_byte_of_a_seed_of_masked_rows_or_of_a_hand_crosses_in_clear() -> None:
+    """Every party knows every mask: whoever of them read what another shows to the coordinator would read its rows."""
+    protocol, parties, hosts = study("dealer", NoNoise())
     line = record_channel(parties)
     begun(parties)
     protocol.coordinate(parties)
-    hands = parties.under("product").once("hands", dict)
-    secrets = [secret for hand in hands.values() for secret in pieces(hand)]
-    assert len(secrets) == 6, "three seeds, and a correction for each pair"
-    assert not any(map(line.holds, secrets))
+    seeds = parties.under("product").once("seeds", dict)
+    assert len(seeds) == 3 and not any(map(line.holds, [seed_of(hosts), *seeds.values()]))
+    y = {party: shown_words(parties, party).reshape(columns, ROWS) for party, columns in COLUMNS.items()}
+    office = dealer_product.Office(protocol.product._layout(ROWS))
+    office.add(list(y.values()))
+    hands = office.hands([seeds[party] for party in COLUMNS])
+    shown = parties.under("product").ask("mask", to=list(COLUMNS), label=0, rows=ROWS)
+    secrets = [matrix for hand in hands for matrix in hand.corrections.values()]
+    secrets += [part for one in shown.values() for part in one["masked_columns"].values()]
+    assert len(secrets) == 3 + 3 * 2
+    assert not any(line.holds(piece) for secret in secrets for piece in pieces(secret))
+    for party in COLUMNS:
+        (crossed,) = line.asked(party, "hand")
+        assert isinstance(crossed, bytes), "a sealed box and no hand"
 
 
-def test_a_party_that_records_the_wire_does_not_get_at_a_peers_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    protocol, parties, hosts = study("dealer", NoNoise())
-    line, opened = record_channel(parties), {}
-    received = type(parties.protocol.product)._absorb_stretch
+def test_no_party_is_sent_what_another_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Letters between parties hold the seed of the masks and nothing that they mask."""
+    protocol, parties, _ = study("dealer", NoNoise())
+    sent: list[Any] = []
+    send = Mailbox.send_all
 
-    def listening(self: Any, site: Any, *args: Any) -> Any:
-        if site.party == "birch":
-            opened.update(site.received("blinded"))
-        return received(self, site, *args)
+    def sending(self: Mailbox, receivers: Any, name: str, value: Any) -> None:
+        sent.append(name)
+        send(self, receivers, name, value)
 
-    monkeypatch.setattr(type(parties.protocol.product), "_absorb_stretch", listening)
+    monkeypatch.setattr(Mailbox, "send_all", sending)
+    monkeypatch.setattr(Mailbox, "send", lambda self, to, name, *rest: sent.append(name))
     begun(parties)
-    protocol.coordinate(parties)
-    truth = np.rint(hosts["cedar"].records.features * 2.0**12) * 2.0**-12
-    (crossed,) = line.asked("cedar", "hand")
-    assert isinstance(crossed, bytes), "a sealed box and no hand"
-    for start in range(len(crossed) - 31):
-        guess = crossed[start : start + 32]
-        assert not np.array_equal(rows_of("cedar", guess, opened["cedar"]["words"])[:1], truth[:1])
-    # Control: what the box holds is all that birch lacks.
-    seed = parties.under("product").once("hands", dict)["cedar"]["seed"]
-    np.testing.assert_array_equal(rows_of("cedar", seed, opened["cedar"]["words"]), truth)
+    protocol.product.coordinate_products(parties, ROWS)
+    assert sent == ["product_seed"]

@@ -97,16 +97,6 @@ def test_places_are_the_two_around_an_angle_and_the_nearer_one_is_taken_more_oft
         assert (found == (below + 1) % 64).mean() == pytest.approx(up / table.step, abs=0.03)
 
 
-@pytest.mark.parametrize("bits", [48, 64])
-def test_packed_words_are_the_words_of_their_ring(bits: int) -> None:
-    words = lookup.draw_words(derive(b"words"), ROWS)
-    packed = lookup.pack_words(words, bits)
-    assert sum(part.nbytes for part in packed.values()) == ROWS * bits // 8
-    np.testing.assert_array_equal(lookup.unpack_words(packed, ROWS), words & np.uint64((1 << bits) - 1))
-    with pytest.raises(Malformed, match="words were expected"):
-        lookup.unpack_words(packed, ROWS - 1)
-
-
 def test_vectors_are_multiplied_modulo_words() -> None:
     generator = np.random.default_rng(3)
     for lines in (0, 1, 3, 8):
@@ -128,5 +118,3 @@ def test_questions_and_tables_of_another_size_are_refused() -> None:
     for values, entries in ((np.zeros(9, np.int64), 64), (np.zeros(lookup.STEPS, np.int64), 96)):
         with pytest.raises(Malformed):
             lookup.Table(values, entries)
-    with pytest.raises(Malformed):
-        lookup.packed_high(40)

@@ -58,7 +58,7 @@ def test_with_a_number_as_target_or_none_and_with_fewer_pairs_the_counts_are_the
     )
 
 
-@pytest.mark.parametrize(("products", "step"), [("rlwe", "product.evaluate"), ("dealer", "product.absorb")])
+@pytest.mark.parametrize(("products", "step"), [("rlwe", "product.evaluate"), ("dealer", "product.mask")])
 def test_rows_in_several_stretches_are_counted_once(products: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rlwe_product, "STRETCH_ENTRIES", 1)
     monkeypatch.setattr(product, "STRETCH", 1)
@@ -254,7 +254,7 @@ def test_records_that_are_no_cells_stop_the_run_before_anything_is_drawn(product
 
 
 @pytest.mark.parametrize(
-    ("products", "step"), [("rlwe", "product.evaluate[0]"), ("dealer", "product.blind[0]"), ("dealer", "contribute[0]")]
+    ("products", "step"), [("rlwe", "product.evaluate[0]"), ("dealer", "product.mask[0]"), ("dealer", "contribute[0]")]
 )
 def test_a_lost_owner_is_waited_for_and_nothing_is_drawn_twice(products: str, step: str) -> None:
     tried, given = build_columns(2, products=products), make_people(100)

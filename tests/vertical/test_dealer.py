@@ -116,7 +116,7 @@ def test_a_stretch_is_settled_once_and_in_order(monkeypatch: pytest.MonkeyPatch)
     ask = Parties.ask
 
     def asking(self: Parties, step: Any, **values: Any) -> Any:
-        left_out = step == "settle" and values["label"] == 0
+        left_out = step == "settle" and values.get("label") == 0
         return {} if left_out else ask(self, step, **values)
 
     monkeypatch.setattr(Parties, "ask", asking)

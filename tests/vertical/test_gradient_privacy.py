@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comity.audit import gdp_lower_bound
-from comity.crypto.masked_lookup import unpack_words
+from comity.crypto.packed_words import unpack_words
 from comity.federation.coordinator.lifecycle import begin
 from comity.federation.coordinator.parties import Parties
 from comity.federation.messages.codec import decode

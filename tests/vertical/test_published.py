@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from comity.crypto.products.fixed_point import lower_from_word, raise_to_word
 from comity.data import Bounded, Categorical, Classes, Numeric, Schema
 from comity.errors import Refused
 from comity.federation.coordinator.lifecycle import begin, run
@@ -75,7 +76,8 @@ def opened_by(hosts: Any, party: str, peer: str) -> np.ndarray:
     """The sums that a party reads of its columns with those of a peer: what the peer sent, and its own share."""
     theirs = decode(hosts[party].store.state("run-1", f"in:sums:{peer}"))
     mine = decode(hosts[peer].store.state("run-1", f"in:sums:{party}"))
-    return np.asarray((theirs + mine).view(np.int64) * UNIT)
+    bits = method(2).product.bits
+    return np.asarray(lower_from_word(raise_to_word(theirs + mine, bits), bits) * UNIT)
 
 
 # Algorithm 1, line by line.
@@ -98,7 +100,12 @@ def test_the_coordinator_reads_noisy_coefficients_and_no_exact_sum(linear: bool)
     # Control: with a source that draws nothing nearly all of them are there.
     assert leaked[0] == 0 and leaked[1] >= 0.8 * len(forbidden)
     declared = tried.declare(parties.consortium)
-    assert {one.name for one in declared.seen_by(COORDINATOR, parties.consortium)} == {"size", "coefficients", "model"}
+    assert {one.name for one in declared.seen_by(COORDINATOR, parties.consortium)} == {
+        "size",
+        "masked_columns",
+        "coefficients",
+        "model",
+    }
 
 
 def test_noise_is_drawn_by_each_party_and_none_by_the_coordinator() -> None:

@@ -21,7 +21,8 @@ from tests.support.vertical import build_regression, encode_parts, host_parties,
     [
         ("rlwe", "product.encrypt[0]"),
         ("rlwe", "contribute[0]"),
-        ("dealer", "product.blind[0]"),
+        ("dealer", "product.mask[0]"),
+        ("dealer", "product.settle[0]"),
         ("dealer", "sum.meet[0]"),
     ],
 )

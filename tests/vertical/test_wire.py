@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from comity.crypto.masked_lookup import unpack_words
+from comity.crypto.packed_words import unpack_words
 from comity.federation.coordinator.lifecycle import begin
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site

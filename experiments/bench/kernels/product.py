@@ -1,7 +1,7 @@
 """Secure products of two parties' matrices, beside numpy's product of the same matrices in clear.
 
 Times are CPU seconds on one thread: in the rows `dealer` those of the busier party (encoding, masking, its matrix
-product), in the rows `dealer …, all three` those of both parties and the dealer, in the rows `rlwe` those of both
+product), in the rows `dealer …, all three` those of both parties and the coordinator, in the rows `rlwe` those of both
 parties together. `wall` is the time from the first step to the last, all of them in turn in one process. Every result
 is compared with the product of the encoded integers; one wrong entry stops the measurement. Compilation comes before
 the clock starts.
@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from comity.crypto.products import dealer_product, rlwe_product
 from comity.crypto.products.fixed_point import FixedPoint, join_shares, lower_from_word, raise_to_word
-from comity.entropy import Stream
+from comity.entropy import Stream, fresh_seed
 from experiments.bench.growth import growth_row
 from experiments.bench.kernels.product_stream import stream_apart, write
 
@@ -61,7 +61,7 @@ def _growth(costs: Sequence[tuple[int, int, float]]) -> list[dict[str, Any]]:
     rows, columns, _ = costs[1]
     by_rows = {size: cost for size, wide, cost in costs if wide == columns}
     by_columns = {wide: cost for size, wide, cost in costs if size == rows}
-    counted = "both parties and the dealer"
+    counted = "both parties and the coordinator"
     return [
         growth_row(f"records, dealer x{columns}, all three", list(by_rows), list(by_rows.values()), counted),
         growth_row(f"columns, dealer {rows}, all three", list(by_columns), list(by_columns.values()), counted),
@@ -94,12 +94,12 @@ def _measure_dealer(rows: int, columns: int, repeats: int) -> tuple[dict[str, An
     _dealer_turn(dealer_product.Layout(1000, (columns, columns)), (x[:1000], y[:1000]), form, None)
     turns = [(_clear(x, y), _dealer_turn(layout, (x, y), form, exact)) for _ in range(repeats)]
     dealing = statistics.median(turn.seconds[2] for _, turn in turns)
-    case, bytes_said = f"dealer {rows}x{columns}", {"formula_bytes": layout.opened_bytes}
-    note = f"CPU of the busier party, 16 binary places; the dealer's own: {dealing:.4f} s"
+    case, bytes_said = f"dealer {rows}x{columns}", {"formula_bytes": layout.shown_bytes}
+    note = f"CPU of the busier party, 16 binary places; the coordinator's own: {dealing:.4f} s"
     everybody = [(clear, replace(turn, counted=sum(turn.seconds))) for clear, turn in turns]
     return (
         _row(case, turns, note) | bytes_said,
-        _row(f"{case}, all three", everybody, "CPU of both parties and the dealer, 16 binary places") | bytes_said,
+        _row(f"{case}, all three", everybody, "CPU of both parties and the coordinator, 16 binary places") | bytes_said,
     )
 
 
@@ -107,26 +107,24 @@ def _dealer_turn(
     layout: dealer_product.Layout, matrices: Sequence[Matrix], form: FixedPoint, exact: NDArray[np.int64] | None
 ) -> _Turn:
     began = perf_counter()
-    started = process_time()
-    hands = dealer_product.deal(layout)
-    dealing = process_time() - started
-    parties = [dealer_product.Party(layout, me, hand, [form, form]) for me, hand in enumerate(hands)]
-    seconds, sent, at = [0.0, 0.0], 0, 0
+    seed, office = fresh_seed(), dealer_product.Office(layout)
+    parties = [dealer_product.Party(layout, me, seed, [form, form]) for me in range(2)]
+    seconds, working, sent, at = [0.0, 0.0], 0.0, 0, 0
     for rows in layout.blocks():
-        opened = []
+        shown = []
         for me, party in enumerate(parties):
             started = process_time()
-            opened.append(party.mask(matrices[me][at : at + rows]))
+            shown.append(party.mask(matrices[me][at : at + rows]))
             seconds[me] += process_time() - started
-        for me, party in enumerate(parties):
-            started = process_time()
-            party.absorb({1 - me: opened[1 - me]})
-            seconds[me] += process_time() - started
+        started = process_time()
+        office.add(shown)
+        working += process_time() - started
         at += rows
-        sent += sum(message.nbytes for message in opened)
+        sent += sum(message.nbytes for message in shown)
+    hands = office.hands([fresh_seed() for _ in parties])
     wall = perf_counter() - began
-    _compare(join_shares([parties[0].shares()[1], parties[1].shares()[0]]), exact)
-    return _Turn((*seconds, dealing), max(seconds), sent, wall)
+    _compare(join_shares([parties[0].shares(hands[0])[1], parties[1].shares(hands[1])[0]]), exact)
+    return _Turn((*seconds, working), max(seconds), sent, wall)
 
 
 def _measure_rlwe(rows: int, columns: int, places: int, repeats: int) -> dict[str, Any]:
@@ -250,7 +248,7 @@ def _measure_stream(rows: int) -> dict[str, Any]:
         "better": "lower",
         "bytes": streamed.bytes,
         "formula_bytes": 16 * rows * columns,
-        "note": f"streamed from Parquet; one process with dealer and both parties, {streamed.seconds:.1f} s of CPU",
+        "note": f"streamed from Parquet; coordinator and both parties in one process, {streamed.seconds:.1f} s of CPU",
     }
 
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from comity.crypto.products.dealer_product import Layout, Party, deal
+from comity.crypto.products.dealer_product import Layout, Office, Party
 from comity.crypto.products.fixed_point import FixedPoint, join_shares
-from comity.entropy import Stream
+from comity.entropy import Stream, fresh_seed
 from experiments.bench.kernels.row_blocks import in_blocks
 
 _BATCH = 1 << 16
@@ -56,16 +56,17 @@ def _stream(paths: Sequence[Path], rows: int, columns: int) -> Streamed:
     started = process_time()
     layout = Layout(rows, (columns, columns))
     form = FixedPoint(16)
-    parties = [Party(layout, me, hand, [form, form]) for me, hand in enumerate(deal(layout))]
+    seed, office = fresh_seed(), Office(layout)
+    parties = [Party(layout, me, seed, [form, form]) for me in range(2)]
     exact = np.zeros((columns, columns), np.int64)
     sent = 0
     for blocks in zip(*(in_blocks(_batches(path), layout.block_rows) for path in paths), strict=True):
-        opened = [party.mask(block) for party, block in zip(parties, blocks)]
-        parties[0].absorb({1: opened[1]})
-        parties[1].absorb({0: opened[0]})
-        sent += sum(message.nbytes for message in opened)
+        shown = [party.mask(block) for party, block in zip(parties, blocks)]
+        office.add(shown)
+        sent += sum(message.nbytes for message in shown)
         exact += form.columns(blocks[0], np.int64) @ form.columns(blocks[1], np.int64).T
-    product = join_shares([parties[0].shares()[1], parties[1].shares()[0]])
+    hands = office.hands([fresh_seed(), fresh_seed()])
+    product = join_shares([parties[0].shares(hands[0])[1], parties[1].shares(hands[1])[0]])
     return Streamed(product, exact, peak_mb(), sent, process_time() - started)
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,26 +175,3 @@ def _look_up(lines: Words, query: Octets, angles: Angles, masks: Words, out: Wor
                 chosen = np.uint64(0) - ((bits >> np.uint64(place)) & one)
                 total ^= (line[8 * byte + place] + mask) & chosen
         out[row] ^= total
-
-
-def pack_words(words: Words, bits: int) -> dict[str, NDArray[Any]]:
-    """Words modulo 2^48 or 2^64 as they are sent."""
-    halves = np.ascontiguousarray(words, "<u8").view("<u4")
-    return {"low": halves[::2].copy(), "high": halves[1::2].astype(packed_high(bits))}
-
-
-def packed_high(bits: int) -> str:
-    """The type of the upper parts of words."""
-    if bits not in (48, 64):
-        raise Malformed(f"words of 48 or 64 bits were expected, found {bits}")
-    return "<u2" if bits == 48 else "<u4"
-
-
-def unpack_words(packed: Any, count: int) -> Words:
-    low, high = packed["low"], packed["high"]
-    if low.size != count or high.size != count:
-        raise Malformed(f"{count} words were expected, found {low.size} and {high.size}", code="form")
-    words = np.empty(count, "<u8")
-    halves = words.view("<u4")
-    halves[::2], halves[1::2] = low, high
-    return words

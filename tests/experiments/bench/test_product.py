@@ -31,7 +31,7 @@ def test_all_three_work_more_than_the_busier_party() -> None:
     busier, everybody = product._measure_dealer(2_000, 3, 3)
     assert (busier["case"], everybody["case"]) == ("dealer 2000x3", "dealer 2000x3, all three")
     assert everybody["ours"] > busier["ours"] > 0 and everybody["bytes"] == busier["bytes"]
-    assert "the busier party" in busier["note"] and "the dealer" in everybody["note"]
+    assert "the busier party" in busier["note"] and "the coordinator" in everybody["note"]
 
 
 def test_growth_is_by_records_and_by_columns() -> None:

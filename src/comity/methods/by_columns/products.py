@@ -3,15 +3,18 @@
     rlwe      offer      each evaluator gives its encryptors a nonce
               encrypt    each encryptor seals its encrypted columns to its evaluators, a stretch of rows at a time
               evaluate   each evaluator adds the stretch to its sums; after the last it keeps its share, seals a reply
-    dealer    blind      each party masks its first rows with what the coordinator dealt and seals them to the others
-              absorb     it multiplies what the others sealed to it, and masks the next rows: `STRETCH` at a time
+    dealer    blind      the first party gives all others a seed, which the coordinator lacks
+              mask       each party shows the coordinator masked rows and multiplies with masks: `STRETCH` at a time
+              settle     the coordinator multiplies what it was shown, and gives each party a share of the products
 
-Adversary    rlwe: semi-honest parties, each with everybody else and the coordinator on its side. dealer: a coordinator
-             that works with no party and deals correctly: false words would move the shared products at will.
-Learned      nothing but the number of rows. A protocol that mounts this part calls `shares` in a step that contributes
-             them to a release with the bound `OpenedValue`: noise is added to shares, and the secure sum opens only
-             the total.
-             A share never goes to the coordinator alone: a dealer could read the product from it.
+Adversary    rlwe: semi-honest parties, each with everybody else and the coordinator on its side. dealer: any parties
+             but one together; and a coordinator that works with no party. One that gives other words than shares of
+             its products moves what is opened by a number that it knows: a wrong result, which tells no more.
+Learned      nothing but the number of rows: with a dealer, the coordinator sees words that are uniform to it, and so
+             does any coalition of parties but one. A protocol that mounts this part calls `shares` in a step that
+             contributes them to a release with the bound `OpenedValue`: noise is added to shares, and the secure sum
+             opens only the total.
+             A share never goes to the coordinator alone: one that knows all masked rows could read the product from it.
 
 The release that opens shares has `grid` = `Products.unit` and a bound with `ring` = `Products.bits`. With rlwe the
 opened value may be one unit of 2^(−2·places) beside the product, with the small probability that
@@ -28,10 +31,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.products.dealer_product import Hand, Layout, Party, deal
+from comity.crypto.packed_words import WIDTHS, pack_words, packed_parts, unpack_words
+from comity.crypto.products.dealer_product import Hand, Layout, Office, Party, add_hand
 from comity.crypto.products.fixed_point import FixedPoint, product_bits, require_bits
 from comity.crypto.products.rlwe_product import NONCE_BYTES, Encryptor, Evaluator, Plan, Reply, Sums, order_pairs
 from comity.data import Records
+from comity.entropy import fresh_seed
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
@@ -46,7 +51,7 @@ Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 
 STRETCH = 1 << 21
-"""Words that all parties together open between two asks: messages and memory do not grow with the rows."""
+"""Words that all parties together show in one ask: messages and memory do not grow with the rows."""
 _MAX_STRETCHES = 1 << 16
 _OWN = "product.own"
 
@@ -80,10 +85,11 @@ class Products(Part):
     @property
     def bits(self) -> int:
         """Of the ring that shares live in: the same for every pair and every number of rows."""
-        if self.method == "dealer":
-            return 64
+        least = product_bits(self.max_rows, self.form, self.form, noise=self.noise)
         # Two bits to spare, as every sum has.
-        return product_bits(self.max_rows, self.form, self.form, noise=self.noise) + 2
+        if self.method == "dealer":
+            return next((width for width in WIDTHS if width >= least + 2), max(least, WIDTHS[-1]))
+        return least + 2
 
     @property
     def unit(self) -> float:
@@ -94,25 +100,30 @@ class Products(Part):
         def release(name: str, source: str, to: str, protection: Public | Sealed, form: Any) -> Release:
             return Release(name=name, source=source, to=to, protection=protection, form=form)
 
-        hand = Fields({"seed": Blob(32), "corrections": Each(Array(None, "<u8"))})
-        stretch = Count(_MAX_STRETCHES)
-        message = Fields({"nonce": Blob(NONCE_BYTES), "stretch": stretch, "blocks": Array(None, "<i4")})
-        reply = Fields({"h": Array(None, "<u4"), "v": Array(None, "<u4")})
-        own = (
-            release("nonce", EVERY_PARTY, EVERY_PARTY, Sealed("a random number"), Blob(NONCE_BYTES)),
-            release("encrypted", EVERY_PARTY, EVERY_PARTY, Sealed("ring-LWE ciphertexts"), message),
-            release("evaluated", EVERY_PARTY, EVERY_PARTY, Sealed("a masked result"), reply),
-        )
-        blinded = Fields({"stretch": stretch, "words": Array(None, "<u8")})
-        dealt = (
-            release("hand", COORDINATOR, EVERY_PARTY, Sealed("random words, independent of all records"), hand),
-            release("blinded", EVERY_PARTY, EVERY_PARTY, Sealed("a uniform matrix"), blinded),
-        )
+        def between() -> tuple[Release, ...]:
+            stretch = Count(_MAX_STRETCHES)
+            message = Fields({"nonce": Blob(NONCE_BYTES), "stretch": stretch, "blocks": Array(None, "<i4")})
+            reply = Fields({"h": Array(None, "<u4"), "v": Array(None, "<u4")})
+            return (
+                release("nonce", EVERY_PARTY, EVERY_PARTY, Sealed("a random number"), Blob(NONCE_BYTES)),
+                release("encrypted", EVERY_PARTY, EVERY_PARTY, Sealed("ring-LWE ciphertexts"), message),
+                release("evaluated", EVERY_PARTY, EVERY_PARTY, Sealed("a masked result"), reply),
+            )
+
+        def dealt() -> tuple[Release, ...]:
+            words = Fields({name: Array(None, kind) for name, kind in packed_parts(self.bits).items()})
+            hand = Fields({"seed": Blob(32), "corrections": Each(Array(None, "<u8"))})
+            return (
+                release("product_seed", EVERY_PARTY, EVERY_PARTY, Sealed("a random number"), Blob(32)),
+                release("masked_columns", EVERY_PARTY, COORDINATOR, Sealed("a uniform matrix"), words),
+                release("hand", COORDINATOR, EVERY_PARTY, Sealed("a share of products of uniform matrices"), hand),
+            )
+
         rows = release(
             "rows", COORDINATOR, EVERY_PARTY, Public("how many records the parties share"), Count(self.max_rows)
         )
         return Declaration(
-            (rows, *(own if self.method == "rlwe" else dealt)),
+            (rows, *(between() if self.method == "rlwe" else dealt())),
             adversary="each party with everybody else" if self.method == "rlwe" else "a coordinator without parties",
         )
 
@@ -249,61 +260,79 @@ class Products(Part):
     # With a dealer.
 
     @step()
-    def blind(self, site: Site, rows: int, hand: dict[str, Any]) -> None:
-        site.keep("product.hand", hand)
-        self._mask_stretch(site, rows, 0)
+    def blind(self, site: Site) -> None:
+        if site.party != self._first:
+            raise Refused("the first party draws the seed of all masks", code="stopped")
+        seed = site.secret()
+        site.keep("product.seed", seed)
+        site.send_all([party for party in self.columns if party != site.party], "product_seed", seed)
 
-    @step(times=_MAX_STRETCHES)
-    def absorb(self, site: Site) -> None:
-        rows, stretch = site.dims["rows"], int(site.label)
-        if stretch + 1 >= len(self._stretches(rows)):
-            raise Refused("the last rows are absorbed when the shares are opened", code="too-often")
-        self._absorb_stretch(site, rows, stretch)
-        self._mask_stretch(site, rows, stretch + 1)
-
-    def _mask_stretch(self, site: Site, rows: int, stretch: int) -> None:
-        part, length = self._stretches(rows)[stretch], self._layout(rows).block_rows
-        side = self._party(site, rows, part.start)
-        flat, at = np.empty((part.stop - part.start) * self.columns[site.party], "<u8"), 0
-        for block in self._read_checked(site, rows, part, length):
+    @step(gives=("masked_columns",), times=_MAX_STRETCHES)
+    def mask(self, site: Site, rows: int) -> dict[str, Any]:
+        order, stretch, layout = list(self.columns), int(site.label), self._layout(rows)
+        stretches = self._stretches(rows)
+        if stretch >= len(stretches):
+            raise Refused(f"there are {len(stretches)} stretches of rows", code="too-often")
+        if site.kept("product.masked", 0) != stretch:
+            raise Refused(f"stretch {stretch} of the rows is not the next one to be masked", code="stopped")
+        part, sums = stretches[stretch], site.kept("product.sums")
+        side = Party(
+            layout,
+            order.index(site.party),
+            self._seed(site),
+            [self.form] * len(order),
+            noise=self.noise,
+            block=part.start // layout.block_rows,
+            so_far=None if sums is None else {order.index(peer): words for peer, words in sums.items()},
+        )
+        flat, at = np.empty((part.stop - part.start) * self.columns[site.party], np.uint64), 0
+        for block in self._read_checked(site, rows, part, layout.block_rows):
             flat[at : at + block.size] = side.mask(block).reshape(-1)
             at += block.size
-            # A later pass absorbs the peers' blocks, once they have arrived.
-            side.skip()
-        peers = [peer for peer in self.columns if peer != site.party]
-        site.send_all(peers, "blinded", {"stretch": stretch, "words": flat})
-
-    def _absorb_stretch(self, site: Site, rows: int, stretch: int) -> dict[int, Words]:
-        """The sums with the peers' rows of one stretch added, kept for the next; each stretch once and in order."""
-        order, part = list(self.columns), self._stretches(rows)[stretch]
-        if site.kept("product.absorbed", 0) != stretch:
-            raise Refused(f"stretch {stretch} of the rows is not the next one to be multiplied", code="stopped")
-        opened = site.take("blinded", (peer for peer in order if peer != site.party))
-        sizes = {peer: (part.stop - part.start) * count for peer, count in self.columns.items() if peer != site.party}
-        found = {peer: value["words"].size for peer, value in opened.items() if value["stretch"] == stretch}
-        if found != sizes:
-            raise Malformed(f"masked rows of stretch {stretch} were expected from every other party", code="form")
-        sums = site.kept("product.sums")
-        so_far = None if sums is None else {order.index(peer): words for peer, words in sums.items()}
-        side, at = self._party(site, rows, part.start, so_far), dict.fromkeys(opened, 0)
-        for block in self._read_checked(site, rows, part, self._layout(rows).block_rows):
-            side.mask(block)
-            blocks = {}
-            for peer, value in opened.items():
-                size = len(block) * self.columns[peer]
-                words = value["words"][at[peer] : at[peer] + size]
-                blocks[order.index(peer)] = words.reshape(self.columns[peer], -1)
-                at[peer] += size
-            side.absorb(blocks)
         site.keep("product.sums", {order[number]: words for number, words in side.so_far.items()})
-        site.keep("product.absorbed", stretch + 1)
-        return side.so_far
+        site.keep("product.masked", stretch + 1)
+        return {"masked_columns": pack_words(flat, self.bits)}
+
+    @step()
+    def settle(self, site: Site, rows: int, hand: dict[str, Any]) -> None:
+        if site.kept("product.masked", 0) != len(self._stretches(rows)):
+            raise Refused("products are shared after all rows were masked", code="stopped")
+        order, sums = list(self.columns), site.kept("product.sums")
+        corrections = {order.index(peer): matrix for peer, matrix in hand["corrections"].items()}
+        found = add_hand(
+            self._layout(rows),
+            order.index(site.party),
+            {order.index(peer): words for peer, words in sums.items()},
+            Hand(hand["seed"], corrections),
+        )
+        site.forget("product.sums")
+        site.keep("product.shares", {order[number]: share for number, share in found.items()})
+
+    @property
+    def _first(self) -> str:
+        return next(iter(self.columns))
+
+    def _seed(self, site: Site) -> bytes:
+        first = self._first
+        seed = site.kept("product.seed") if site.party == first else site.received("product_seed", [first]).get(first)
+        if seed is None:
+            raise Refused("rows are masked after the parties have agreed on a seed", code="stopped")
+        return bytes(seed)
+
+    def _layout(self, rows: int) -> Layout:
+        return Layout(rows, tuple(self.columns.values()), self.bits)
+
+    def _stretches(self, rows: int) -> list[slice]:
+        """The rows of each ask: whole blocks of the layout, each masked by a separate keystream."""
+        block = self._layout(rows).block_rows
+        length = max(1, STRETCH // sum(self.columns.values()) // block) * block
+        return [slice(start, min(start + length, rows)) for start in range(0, rows, length)]
 
     # Towards the protocol that mounts this.
 
     def shares(self, site: Site, rows: int) -> dict[tuple[str, str], Words]:
         """This party's shares of X_iᵀ X_j by (i, j), in the order of `columns`, modulo 2^`bits`."""
-        found = self._dealer_shares(site, rows) if self.method == "dealer" else self._rlwe_shares(site, rows)
+        found = self._dealer_shares(site) if self.method == "dealer" else self._rlwe_shares(site, rows)
         order = list(self.columns)
         out = {}
         for peer, share in found.items():
@@ -328,38 +357,11 @@ class Products(Part):
             out[peer] = side.share(Reply(replies[peer]["h"], replies[peer]["v"]))
         return out
 
-    def _dealer_shares(self, site: Site, rows: int) -> dict[str, Words]:
-        last = len(self._stretches(rows)) - 1
-        if site.kept("product.absorbed", 0) == last:
-            self._absorb_stretch(site, rows, last)
-        if site.kept("product.absorbed", 0) <= last:
+    def _dealer_shares(self, site: Site) -> dict[str, Words]:
+        shares: dict[str, Words] | None = site.kept("product.shares")
+        if shares is None:
             raise Refused("shares come after all rows were multiplied", code="stopped")
-        sums: dict[str, Words] = site.kept("product.sums")
-        return sums
-
-    def _layout(self, rows: int) -> Layout:
-        return Layout(rows, tuple(self.columns.values()))
-
-    def _stretches(self, rows: int) -> list[slice]:
-        """The rows between two asks: whole blocks of the layout, each masked by a separate keystream."""
-        block = self._layout(rows).block_rows
-        length = max(1, STRETCH // sum(self.columns.values()) // block) * block
-        return [slice(start, min(start + length, rows)) for start in range(0, rows, length)]
-
-    def _party(self, site: Site, rows: int, start: int, so_far: Mapping[int, Words] | None = None) -> Party:
-        order, hand, layout = list(self.columns), site.kept("product.hand"), self._layout(rows)
-        if hand is None:
-            raise Refused("rows are masked after the coordinator dealt", code="stopped")
-        corrections = {order.index(peer): matrix for peer, matrix in hand["corrections"].items()}
-        return Party(
-            layout,
-            order.index(site.party),
-            Hand(hand["seed"], corrections),
-            [self.form] * len(order),
-            noise=self.noise,
-            block=start // layout.block_rows,
-            so_far=so_far,
-        )
+        return shares
 
     # The coordinator's side.
 
@@ -372,18 +374,35 @@ class Products(Part):
                 view.ask("encrypt", to=order, label=stretch, rows=rows)
                 view.ask("evaluate", to=order, label=stretch, rows=rows)
             return
+        view.ask("blind", to=[self._first])
+        layout = self._layout(rows)
+        office = Office(layout)
+        for stretch, part in enumerate(self._stretches(rows)):
+            self._add_stretch(office, view.ask("mask", to=order, label=stretch, rows=rows), layout, part)
+        # Journalled before they are used: a run that is resumed gives every party the same.
+        seeds: dict[str, bytes] = view.once("seeds", lambda: {party: fresh_seed() for party in order})
+        hands = office.hands([seeds[party] for party in order])
+        each = {party: {"hand": self._write(hand)} for party, hand in zip(order, hands)}
+        view.ask("settle", each=each, rows=rows)
 
-        def dealt() -> dict[str, Any]:
-            hands = deal(self._layout(rows))
-            return {
-                party: {"seed": hand.seed, "corrections": {order[j]: matrix for j, matrix in hand.corrections.items()}}
-                for party, hand in zip(order, hands)
-            }
+    def _add_stretch(self, office: Office, shown: Mapping[str, Any], layout: Layout, part: slice) -> None:
+        length, at = part.stop - part.start, 0
+        words = [
+            unpack_words(shown[party]["masked_columns"], columns * length) for party, columns in self.columns.items()
+        ]
+        while at < length:
+            rows = min(layout.block_rows, length - at)
+            office.add(
+                [
+                    one[columns * at : columns * (at + rows)].reshape(columns, rows)
+                    for one, columns in zip(words, layout.columns)
+                ]
+            )
+            at += rows
 
-        hands = view.once("hands", dealt)
-        view.ask("blind", each={party: {"hand": hands[party]} for party in order}, rows=rows)
-        for stretch in range(len(self._stretches(rows)) - 1):
-            view.ask("absorb", to=order, label=stretch)
+    def _write(self, hand: Hand) -> dict[str, Any]:
+        order = list(self.columns)
+        return {"seed": hand.seed, "corrections": {order[j]: matrix for j, matrix in hand.corrections.items()}}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

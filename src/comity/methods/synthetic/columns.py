@@ -245,8 +245,8 @@ class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
     """Weighted counts of every column and pair of columns, by secure products across owners, opened once with noise.
 
     Adversary    semi-honest: the coordinator with up to `colluders` parties. With `products="dealer"` the coordinator
-                 deals: if it colludes with a party it learns the columns of that party's peers, and the sensitivity
-                 assumes that it deals correctly.
+                 has all columns masked: if it colludes with a party, which knows the masks, it learns the columns of
+                 that party's peers; and the sensitivity assumes that it deals correctly.
                  Not a party that deviates from the program: it can scale a row beyond its bound to read its peers' row.
     Unit         a record: all columns of one row, at all parties, may be replaced. The number of rows is public, and
                  with an alignment the owners know whose rows they are: adding or removing one could not be hidden.

@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto import masked_lookup as lookup
+from comity.crypto.packed_words import pack_words, packed_parts, unpack_words
 from comity.crypto.products.inner_products import multiply_short, multiply_vector
 from comity.entropy import derive, fresh_seed
 from comity.errors import Malformed, Refused
@@ -97,7 +98,7 @@ class DealerRounds(Rounds):
             return Release(name=name, source=source, to=to, protection=protection, form=form)
 
         moments, uniform = Derived("moments"), Sealed("uniform words")
-        words = Fields({"low": Array(None, "<u4"), "high": Array(None, lookup.packed_high(self.bits))})
+        words = Fields({name: Array(None, kind) for name, kind in packed_parts(self.bits).items()})
         query = Fields({"seed": Blob(32), "rest": Array(None, "|u1")}, ("rest",))
         part = Fields({"seed": Blob(32), "rest": words, "sums": Array((self.size,), "<u8")}, ("rest", "sums"))
         return Declaration(
@@ -138,7 +139,7 @@ class DealerRounds(Rounds):
         np.subtract(self._lines(site, stretch), self._matrix_mask(seed, site.party, stretch, part), out=lines[:width])
         if holds:
             lines[-1] = half_labels(self._labels(site, part)) - self._label_mask(seed, stretch, part)
-        return {"masked_instruments": lookup.pack_words(lines.reshape(-1), self.bits)}
+        return {"masked_instruments": pack_words(lines.reshape(-1), self.bits)}
 
     @step(gives=("masked_scores",), times=MAX_ROUNDS * _MAX_STRETCHES)
     def weigh(self, site: Site, weights: Floats, interval: Floats, curve: NDArray[np.uint8]) -> dict[str, Any]:
@@ -160,7 +161,7 @@ class DealerRounds(Rounds):
         angles = lookup.add_angles([self._angle_mask(seed, party, rows) for party in parties])
         zero = lookup.draw_zero_share(seed, rows, parties.index(site.party), len(parties))
         found = lookup.look_up(table, asked, angles, lookup.draw_words(derive(seed, "responses"), rows), zero)
-        return {"looked_up": lookup.pack_words(found, self.bits)}
+        return {"looked_up": pack_words(found, self.bits)}
 
     @step(times=MAX_ROUNDS * _MAX_STRETCHES)
     def settle(self, site: Site, part: dict[str, Any]) -> None:
@@ -173,7 +174,7 @@ class DealerRounds(Rounds):
         given = self._is_last(site)
         if ("rest" in part) != given or ("sums" in part) != (given and last):
             raise Refused(f"round {number} was not shared as agreed on", code="stopped")
-        own = lookup.unpack_words(part["rest"], length) if given else lookup.draw_words(part["seed"], length)
+        own = unpack_words(part["rest"], length) if given else lookup.draw_words(part["seed"], length)
         seed, sums = self._seed(site), before["sums"].copy()
         for party, place in self.places.items():
             made = self._matrix_seed(seed, party, stretch)
@@ -281,7 +282,7 @@ class DealerRounds(Rounds):
         lines, rows = {}, part.stop - part.start
         for party, width in self.widths.items():
             count = width + (party == self.design.label_at)
-            lines[party] = lookup.unpack_words(found[party]["masked_instruments"], count * rows).reshape(count, rows)
+            lines[party] = unpack_words(found[party]["masked_instruments"], count * rows).reshape(count, rows)
         return lines
 
     def coordinate_round(
@@ -321,7 +322,7 @@ class DealerRounds(Rounds):
         rest = lookup.split_entries(places, curve.table, [seeds[party] for party in order[:-1]])
         each[order[-1]]["rest"] = rest.reshape(-1)
         found = view.ask("respond", each={party: {"query": one} for party, one in each.items()}, label=label)
-        return lookup.join_answers([lookup.unpack_words(found[party]["looked_up"], len(angles)) for party in order])
+        return lookup.join_answers([unpack_words(found[party]["looked_up"], len(angles)) for party in order])
 
     def _split(self, view: Parties, label: int, opened: Words, sums: Words | None) -> dict[str, dict[str, Any]]:
         """Shares of masked responses, and of the coordinator's sums with the last stretch."""
@@ -332,7 +333,7 @@ class DealerRounds(Rounds):
             rest -= lookup.draw_words(seeds[party], len(rest))
             if left is not None:
                 left -= self._sums_share(seeds[party])
-        each[order[-1]]["rest"] = lookup.pack_words(rest, self.bits)
+        each[order[-1]]["rest"] = pack_words(rest, self.bits)
         if left is not None:
             each[order[-1]]["sums"] = left
         return {party: {"part": one} for party, one in each.items()}

@@ -384,8 +384,8 @@ class VerticalRegression(ColumnRegression):
     """Linear or logistic regression from noisy sums of products.
 
     Adversary    semi-honest: the coordinator with up to `colluders` parties. With `products="dealer"` a coordinator
-                 that colludes with a party learns that party's peers' columns, because it deals; and the sensitivity
-                 assumes that it deals correctly.
+                 that colludes with a party learns that party's peers' columns, because it has them masked and all
+                 parties know the masks; and the sensitivity assumes that it deals correctly.
                  Not a party that runs a modified program: with a row beyond its bound it reads its peers' row.
     Unit         a record: all columns of one row, at all parties, may be replaced. The number of rows is public.
     Learned      coordinator: the noisy moments. Parties: the model (at `colluders` = 0: nothing, see `declare`).

@@ -17,10 +17,10 @@ From the bottom up (Corollary 1), each party names an ε for its own block of co
 block j gets noise of scale Δ_j/ε_j. Parties multiply the coefficients of block j by a public factor in (0, 1], so that
 noise of one scale serves all blocks, and the server divides by it.
 
-Where this differs from the paper: products are computed on shares that a dealer prepared instead of under BGN
+Where this differs from the paper: products are shared by a server that multiplies masked columns instead of under BGN
 encryption, which would take 3.6 million times the time of a plain product; the same two parties read the same sums.
-BGN holds against a server that works with all parties but one, a dealer must work with none. Repairs are options that
-are off: `intercept`, `sensitivity`, `repair`.
+BGN holds against a server that works with all parties but one, this server must work with none. Repairs are options
+that are off: `intercept`, `sensitivity`, `repair`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.crypto.products.fixed_point import lower_from_word, raise_to_word
 from comity.data import Records, Schema
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.coordinator.parties import Parties
@@ -384,7 +385,8 @@ class PublishedVertical(ColumnRegression):
             theirs = site.received("sums", [peer]).get(peer)
             if theirs is None or theirs.shape != share.shape:
                 raise Malformed(f"shares of {share.shape} sums were expected from {peer}", code="form", key="sums")
-            whole = (share + theirs).view(np.int64).astype(np.float64)
+            bits = self.product.bits
+            whole = lower_from_word(raise_to_word(share + theirs, bits), bits).astype(np.float64)
             units[:, self._places[peer]] = whole if pair[0] == site.party else whole.T
         return np.asarray(units * self.product.unit, np.float64)
 
