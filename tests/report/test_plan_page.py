@@ -146,7 +146,7 @@ def test_the_page_says_what_happens_if_a_party_lies(starters: Any) -> None:
 def test_exact_values_are_marked_where_they_are_learned(starters: Any) -> None:
     study = starters("vertical")
     views = list_views(study.agreement.accepted, study.consortium)
-    learned = {view.participant: describe_view(view, study.plan().rows) for view in views}
+    learned = {view.participant: describe_view(view, study.plan()) for view in views}
     assert [one.words for one in learned["coordinator"] if one.exact] == [
         "exactly: how many people each party has",
         "exactly: how many people any of the parties share",

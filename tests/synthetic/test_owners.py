@@ -22,6 +22,7 @@ from comity.methods.synthetic.owners import OWNER, add_owner_column
 from comity.methods.synthetic.triples import find_triples
 from comity.privacy.loss import Approx, Pure
 from comity.report.overview import describe_trust
+from comity.report.page import render_result
 from comity.study.simulation.simulate import RunOptions, Terms, simulate
 from tests.averaging.default_consortium import make_consortium as rostered
 from tests.averaging.default_consortium import parties
@@ -186,6 +187,16 @@ def test_the_plan_says_what_becomes_visible() -> None:
     }
     assert "sees figures of each party, by name" in trusted[True] and "no party's own values" not in trusted[True]
     assert "sees figures of each party" not in trusted[False] and "no party's own values" in trusted[False]
+
+
+def test_the_page_of_a_saved_run_says_it_too(tmp_path: Path) -> None:
+    frames = {name: make_frame(200, seed) for seed, name in enumerate(NAMES)}
+    for by_owner in (True, False):
+        result = comity.Synthetic(make_schema(), by_owner=by_owner).simulate(frames, epsilon=1, seed=3)
+        result.save(tmp_path / str(by_owner))
+        page = render_result(comity.load_result(tmp_path / str(by_owner)))
+        assert ("figures of each party, by name" in page) is by_owner
+        assert ("own value" in page) is not by_owner
 
 
 # Where it is refused.

@@ -301,6 +301,7 @@ class Learned:
 
 _RECEIVED = {
     "summed": "{times} added up over all parties, with noise; no party's own value",
+    "summed apart": "{times} added up over all parties, with noise; figures of each party, by name, are among them",
     "noised": "{times} of single parties, with noise",
     "selected": "{times} in shares, with noise",
     "computed": "{times} that single parties computed with noise inside",
@@ -312,9 +313,9 @@ _RECEIVED = {
 }
 
 
-def describe_view(view: View, rows: Sequence[PlanRow]) -> list[Learned]:
+def describe_view(view: View, plan: Plan) -> list[Learned]:
     """What a participant would learn, grouped by protection."""
-    known = {row.release: row for row in rows}
+    known = {row.release: row for row in plan.rows}
     found: dict[str, list[PlanRow]] = {}
     exact: list[Learned] = []
     for seen in view.seen:
@@ -327,14 +328,18 @@ def describe_view(view: View, rows: Sequence[PlanRow]) -> list[Learned]:
             exact.append(Learned(what, True, (seen.release,)))
         else:
             found.setdefault(row.kind, []).append(row)
-    learned = [Learned(_received(kind, own), False, tuple(row.release for row in own)) for kind, own in found.items()]
+    learned = [
+        Learned(_received(kind, own, plan), False, tuple(row.release for row in own)) for kind, own in found.items()
+    ]
     return exact + learned
 
 
-def _received(kind: str, rows: Sequence[PlanRow]) -> str:
+def _received(kind: str, rows: Sequence[PlanRow], plan: Plan) -> str:
     to_everyone = [row for row in rows if row.to == "everyone"]
     if kind == "derived" and to_everyone:
         steps = " and intermediate values" if len(to_everyone) < len(rows) else ""
         return f"the result{steps}, computed only from values with noise"
+    if kind == "summed" and plan.tells_parties_apart:
+        kind = "summed apart"
     times = sum(row.times for row in rows)
     return _RECEIVED.get(kind, "values").format(times=f"{times:,} {'value' if times == 1 else 'values'}")

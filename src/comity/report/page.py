@@ -107,7 +107,7 @@ def result_values(result: Result, *, audit: str | None = None) -> dict[str, Any]
         "audit": audit,
         "learned": describe_presented(result),
         "learned_notes": notes,
-        "saw": [(view.participant, describe_view(view, result.plan.rows)) for view in result.views],
+        "saw": [(view.participant, describe_view(view, result.plan)) for view in result.views],
         "verdict": describe_quality(result),
         "private": describe_evaluation(result),
         "warnings": list_warnings(result),

@@ -55,7 +55,7 @@ def answer_questions(
     plan: Plan, views: Sequence[View], forecasts: Sequence[BudgetForecast] = (), *, expect: tuple[str, ...] = ()
 ) -> PlanAnswers:
     overview = describe_plan(plan, forecasts, expect=expect)
-    learns = tuple((view.participant, tuple(describe_view(view, plan.rows))) for view in views)
+    learns = tuple((view.participant, tuple(describe_view(view, plan))) for view in views)
     return PlanAnswers(plan, overview, learns, tuple(list_risks(plan)), tuple(list_trust(plan)))
 
 

@@ -174,6 +174,7 @@ def _result(
             about=validate(About, planned.get("about", {})),
             makes=validate(str, planned.get("makes", "")),
             reads=validate(tuple[Reads, ...], planned.get("reads", ())),
+            tells_parties_apart=validate(bool, planned.get("tells_parties_apart", False)),
         ),
         views=validate(tuple[View, ...], page["views"]),
         transcript=Transcript(validate(tuple[Line, ...], lines)),
