@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 from pathlib import Path
@@ -44,6 +45,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 @pytest.fixture
 def columns(trained: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ColumnSites, Any]:
     folder, coef = trained
+    # A ledger that is closed while it is copied takes its log away.
+    gc.collect()
     shutil.copytree(folder, tmp_path / "all")
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "all" / "home"))
     home = tmp_path / "all" / "sites"

@@ -53,7 +53,8 @@ def test_census_is_run_with_few_owners_too(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(synthetic_table2, "EPSILONS", (1.0,))
     rows = made_rows(monkeypatch, "Census", Size(2, 1, 1, (3, 2)))
     assert [row["case"] for row in rows] == ["Census, 3 owners, eps=1", "Census, 2 owners, eps=1"]
-    assert [row["repeats"] for row in rows] == [2, 2] and rows[0]["spread"] > 0
+    # Of so few test records two repeats may have the same error.
+    assert [row["repeats"] for row in rows] == [2, 2] and any(row["spread"] > 0 for row in rows)
 
 
 def test_what_is_no_better_than_a_constant_is_said_to_be() -> None:
