@@ -12,7 +12,8 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
@@ -114,6 +115,18 @@ def test_copies_are_the_same_ledger(ledger: Ledger, monkeypatch: pytest.MonkeyPa
         pickle.dumps(memory)
 
 
+@contextmanager
+def fresh_workers() -> Iterator[None]:
+    """Processes that an earlier test left have that test's home and no witness of this ledger. Later tests have another
+    home too."""
+    executor = import_module("joblib.externals.loky").get_reusable_executor
+    executor().shutdown(wait=True)
+    try:
+        yield
+    finally:
+        executor().shutdown(wait=True)
+
+
 def test_cross_validation_is_debited_for_every_fit(ledger: Ledger) -> None:
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.model_selection import cross_val_score
@@ -133,10 +146,9 @@ def test_cross_validation_is_debited_for_every_fit(ledger: Ledger) -> None:
         def predict(self, features: np.ndarray) -> np.ndarray:
             return np.zeros(len(features))
 
-    # Workers that an earlier test left have that test's home, and no witness of this ledger.
-    import_module("joblib.externals.loky").get_reusable_executor().shutdown(wait=True)
     features, labels = np.zeros((40, 2)), np.tile([0, 1], 20)
-    cross_val_score(Spending(ledger), features, labels, cv=6, n_jobs=2, error_score="raise")
+    with fresh_workers():
+        cross_val_score(Spending(ledger), features, labels, cv=6, n_jobs=2, error_score="raise")
     assert spent(ledger) == Decimal("0.6")
 
 
