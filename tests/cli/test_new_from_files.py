@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from comity.data import Categorical
 from comity.study.study import Study
 
 from .conftest import Ended
@@ -199,6 +200,34 @@ def test_a_column_in_another_unit_is_asked_about_and_its_factor_is_written(folde
     assert first.code == 0 and "CHECK" not in first.out
 
 
+def test_a_column_that_gives_the_target_away_is_asked_about_and_left_out(folder: Path, comity: Comity) -> None:
+    disease, grade = ["yes", "no"] * 40, [3, 0, 2, 0] * 20
+    for name in ("one.csv", "two.csv"):
+        pd.DataFrame({"disease": disease, "grade": grade, "side": [1, 2, 3, 4, 5] * 16}).to_csv(name, index=False)
+    arguments = ("--data", "one.csv", "two.csv", "--target", "disease")
+    asked = comity("new", "asked", *arguments)
+    assert "CHECK      grade alone tells disease" in asked.out and "--codes side" in asked.out
+    settled = comity("new", "settled", *arguments, "--leave-out", "grade", "--codes", "side")
+    assert settled.code == 0 and "CHECK" not in settled.out
+    (side,) = Study.load("settled/study.toml").schema.columns
+    assert side.name == "side" and isinstance(side, Categorical)
+    assert comity("run", "settled/study.toml", "--seed", "1").code == 0
+
+
+def test_columns_of_one_party_alone_are_left_out_too(folder: Path, comity: Comity) -> None:
+    ids = [f"p{place}" for place in range(80)]
+    ages = [20 + place // 2 for place in range(80)]
+    one = {"id": ids, "ill": ["yes", "no"] * 40, "grade": [3, 0, 2, 0] * 20, "age": ages}
+    pd.DataFrame(one).to_csv("one.csv", index=False)
+    pd.DataFrame({"id": ids, "side": [1, 2, 3, 4, 5] * 16, "crp": ages}).to_csv("two.csv", index=False)
+    arguments = ("--data", "one.csv", "two.csv", "--target", "ill", "--protocol", "vertical")
+    asked = comity("new", "asked", *arguments)
+    assert "CHECK      grade alone tells ill" in asked.out and "--codes side" in asked.out
+    settled = comity("new", "settled", *arguments, "--leave-out", "grade", "--codes", "side")
+    assert settled.code == 0 and "CHECK" not in settled.out
+    assert "grade" not in Path("settled/study.toml").read_text() + Path("settled/schema.toml").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
@@ -217,6 +246,13 @@ def test_a_column_in_another_unit_is_asked_about_and_its_factor_is_written(folde
         (("trial", "--data", "north.csv", "south.csv", "--target", "disease", "--unit", "sout.age=2"), 3, "no party"),
         (("trial", "--data", "north.csv", "south.csv", "--target", "disease", "--unit", "south.ag=2"), 3, "no column"),
         (("trial", "--unit", "south.age=2"), 2, "--unit needs --data"),
+        (("trial", "--leave-out", "age"), 2, "--leave-out needs --data"),
+        (
+            ("trial", "--data", "north.csv", "south.csv", "--target", "disease", "--codes", "ag"),
+            3,
+            "did you mean 'age'",
+        ),
+        (("trial", "--data", "north.csv", "south.csv", "--target", "sex", "--leave-out", "sex"), 3, "is the target"),
         (
             ("trial", "--data", "north.csv", "south.csv", "--recode", "south.sex.w=f", "south.sex.m=m"),
             2,

@@ -90,6 +90,14 @@ def new(  # noqa: PLR0913
             show_default=False,
         ),
     ] = None,
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="A column that is no part of the study.", show_default=False),
+    ] = None,
+    codes: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="A column whose numbers are codes of categories.", show_default=False),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Take every proposal about differences of the files.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -115,7 +123,7 @@ def new(  # noqa: PLR0913
         )
     if not data:
         own = {"target": target, "by": by, "identifier": identifier, "public": public, "consumer": consumer}
-        translated = {"rename": rename, "recode": recode, "unit": unit}
+        translated = {"rename": rename, "recode": recode, "unit": unit, "leave-out": leave_out, "codes": codes}
         given = [f"--{key}" for key, value in {**own, **translated}.items() if value is not None]
         if files or given:
             raise typer.BadParameter(
@@ -145,6 +153,8 @@ def new(  # noqa: PLR0913
             "rename": _parse_renames(rename),
             "recode": _parse_recodes(recode),
             "unit": _parse_units(unit),
+            "leave_out": tuple(leave_out or ()),
+            "codes": tuple(codes or ()),
         },
         asks=asks,
         yes=yes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import date
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
@@ -48,9 +49,15 @@ def draft(frame: pd.DataFrame, *, target: str, identifier: str | None = None, wh
 
 
 def draft_schema(
-    frame: pd.DataFrame, *, target: str | None, identifier: str | None = None, where: str = "the sample"
+    frame: pd.DataFrame,
+    *,
+    target: str | None,
+    identifier: str | None = None,
+    codes: Collection[str] = (),
+    where: str = "the sample",
 ) -> tuple[Schema, dict[str, str]]:
-    """A schema for a table like this sample, and why columns that can't be drafted were left out."""
+    """A schema for a table like this sample, and why columns that can't be drafted were left out. Numbers of the
+    columns in `codes` are categories."""
     if len(frame) == 0:
         raise DataError(f"{where}: expected a sample with records, found none; give a public sample.")
     label = None if target is None else _draft_target(column_of(frame, target, where), target, where)
@@ -60,7 +67,7 @@ def draft_schema(
     left_out: dict[str, str] = {}
     for name in map(str, frame.columns):
         if name not in (target, identifier):
-            drafted = _draft_column(column_of(frame, name, where), name)
+            drafted = _draft_column(column_of(frame, name, where), name, codes=name in codes)
             if isinstance(drafted, str):
                 left_out[name] = drafted
             else:
@@ -70,7 +77,7 @@ def draft_schema(
     return Schema(tuple(columns), label, identifier), left_out
 
 
-def _draft_column(series: pd.Series, name: str) -> Column | str:
+def _draft_column(series: pd.Series, name: str, *, codes: bool) -> Column | str:
     """A column, or the reason why there is none."""
     if isinstance(series.dtype, pd.CategoricalDtype) and series.dtype.ordered and len(series.cat.categories) > 1:
         levels = tuple(map(category_text, series.cat.categories))
@@ -83,7 +90,7 @@ def _draft_column(series: pd.Series, name: str) -> Column | str:
         return _draft_date(name, days.days, None)
     read = read_numbers(series)
     values = read.values[np.isfinite(read.values)]
-    if not read.wrong.any() and len(np.unique(values)) > 2:
+    if not codes and not read.wrong.any() and len(np.unique(values)) > 2:
         return _draft_numeric(name, values, gaps=bool(read.missing.any()))
     formats = likely_formats(series, days.wrong) if read.wrong.any() and not (~days.wrong & ~days.missing).any() else ()
     if len(formats) > 1:

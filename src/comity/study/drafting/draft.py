@@ -46,6 +46,7 @@ from comity.study.drafting.own_files import (
     texts_of,
 )
 from comity.study.drafting.proposals import Decisions
+from comity.study.drafting.questions import ask_about_codes, ask_about_target
 from comity.study.drafting.similar import same_name
 from comity.study.drafting.study_text import StudyText
 
@@ -60,7 +61,8 @@ _RESERVED = (COORDINATOR, EVERYONE, ITSELF, "owner", "consumer", "sharer", "publ
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
     """What the author of a draft says about it. `rename`, `recode` and `unit` are by party; `by` is the column that
-    names each record's party, where one file has all of them."""
+    names each record's party, where one file has all of them. Columns in `leave_out` are not part of the study; whole
+    numbers of columns in `codes` are names of categories."""
 
     name: str
     protocol: str
@@ -72,6 +74,8 @@ class Wishes:
     rename: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     recode: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
     unit: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    leave_out: Sequence[str] = ()
+    codes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +182,7 @@ def draft_by_rows(files: Sequence[OwnFile], wishes: Wishes, decisions: Decisions
     first, *others = [_with_own_codes(file, wishes) if place == 0 else file for place, file in enumerate(files)]
     _require_target(first, wishes.target)
     files = [first, *(_match(first, other, wishes, decisions) for other in others)]
+    _check_columns(wishes, files)
     common = _common_columns(files, wishes, decisions)
     files = [_complete(file, wishes.target, decisions) for file in files]
     for file in files:
@@ -198,6 +203,7 @@ def _draft_split(file: OwnFile, by: str, wishes: Wishes, decisions: Decisions) -
     """One file, and a column of it that names each record's party."""
     file = _with_own_codes(file, wishes)
     _require_target(file, wishes.target)
+    _check_columns(wishes, [file])
     require_column(file, by, "by")
     if by == wishes.target:
         raise BadInput(f"--by and --target both name {by!r}; a party can't be predicted from its own name", key="by")
@@ -215,7 +221,7 @@ def _draft_split(file: OwnFile, by: str, wishes: Wishes, decisions: Decisions) -
         file = file.with_translation(replace(file.translation, recode=recode))
     _check_parties(wishes, list(names.values()))
     file = _complete(file, wishes.target, decisions)
-    common = _without_identifiers([file], [name for name in file.columns if name != by], wishes, decisions)
+    common = _columns_to_learn([file], [name for name in file.columns if name != by], wishes, decisions)
     ask_about_errors(file, common, decisions)
     schema, public = _draft_common([file], common, wishes, decisions)
     counts = file.frame[by].map(lambda value: names.get(str(value), str(value))).value_counts()
@@ -284,7 +290,7 @@ def _common_columns(files: Sequence[OwnFile], wishes: Wishes, decisions: Decisio
             key="target",
         )
     _check_classes(files, wishes.target)
-    return _without_identifiers(files, common, wishes, decisions)
+    return _columns_to_learn(files, common, wishes, decisions)
 
 
 def _holds_the_same(first: OwnFile, other: OwnFile, name: str) -> bool:
@@ -318,12 +324,15 @@ def _check_classes(files: Sequence[OwnFile], target: str | None) -> None:
             )
 
 
-def _without_identifiers(
+def _columns_to_learn(
     files: Sequence[OwnFile], common: Sequence[str], wishes: Wishes, decisions: Decisions
 ) -> list[str]:
-    """The columns without those that number or name the people of a file: nothing can be learned from them."""
+    """The columns without those that the author leaves out, and without those that number or name the people of a file:
+    nothing can be learned from them."""
     kept = []
     for name in common:
+        if name in wishes.leave_out:
+            continue
         columns = [file.frame[name] for file in files]
         if name in (wishes.target, wishes.identifier) or not identifies(columns, name):
             kept.append(name)
@@ -367,13 +376,19 @@ def _draft_common(
             )
         public = other.frame[features]
     together = pd.concat(frames, ignore_index=True)
-    schema, left_out = draft_schema(together, target=wishes.target, identifier=wishes.identifier, where="the files")
+    schema, left_out = draft_schema(
+        together, target=wishes.target, identifier=wishes.identifier, codes=wishes.codes, where="the files"
+    )
     decisions.notes.extend(f"{name} {reason}, and is left out" for name, reason in left_out.items())
+    ask_about_target(together, schema, decisions)
+    ask_about_codes(together, schema, decisions)
     if public is not None:
         # Public records may have gaps where the others have none: their fills and values are drafted with them.
         features = list(schema.names)
         everything = pd.concat([together, public[features]], ignore_index=True)
-        whole, _ = draft_schema(everything[features], target=None, where="the files and the public records")
+        whole, _ = draft_schema(
+            everything[features], target=None, codes=wishes.codes, where="the files and the public records"
+        )
         schema, public = Schema(whole.columns, schema.target, schema.identifier), _plain(public[list(whole.names)])
     return mark_drafts(schema), public
 
@@ -418,6 +433,17 @@ def _check_parties(wishes: Wishes, parties: Sequence[str]) -> None:
         )
 
 
+def _check_columns(wishes: Wishes, files: Sequence[OwnFile]) -> None:
+    """Refuse options that name a column which no file has, by the name that the study gives it, or the target."""
+    known = list(dict.fromkeys(name for file in files for name in file.columns))
+    for option, names in (("leave-out", wishes.leave_out), ("codes", wishes.codes)):
+        for name in names:
+            if name not in known:
+                raise BadInput(f"--{option}: no file has a column {name!r}{did_you_mean(name, known)}", key=option)
+            if name == wishes.target:
+                raise BadInput(f"--{option}: {name!r} is the target; name another column", key=option)
+
+
 def mark_drafts(schema: Schema) -> Schema:
     """The schema with every column and the target marked as a draft."""
     columns = tuple(replace(column, draft=True) for column in schema.columns)
@@ -431,6 +457,7 @@ def draft_by_columns(files: Sequence[OwnFile], wishes: Wishes, decisions: Decisi
     """Parties hold different columns of the same people, whom an identifier matches."""
     _check_parties(wishes, [file.party for file in files])
     files = [_with_own_codes(file, wishes) for file in files]
+    _check_columns(wishes, files)
     identifier, files = find_identifier(files, wishes.identifier, decisions)
     holder = next((file for file in files if wishes.target is None or wishes.target in file.columns), None)
     if holder is None:
@@ -449,9 +476,11 @@ def draft_by_columns(files: Sequence[OwnFile], wishes: Wishes, decisions: Decisi
             for name in file.columns
             if name in known - {identifier}
         )
-        own = _without_identifiers([file], own, wishes, decisions)
+        own = _columns_to_learn([file], own, wishes, decisions)
         ask_about_errors(file, own, decisions)
-        part, left_out = draft_schema(file.frame[own], target=target, where=str(file.path))
+        part, left_out = draft_schema(file.frame[own], target=target, codes=wishes.codes, where=str(file.path))
+        ask_about_target(file.frame, part, decisions)
+        ask_about_codes(file.frame, part, decisions)
         decisions.notes.extend(f"{file.party}: {name} {why}, and is left out" for name, why in left_out.items())
         columns[file.party] = [*part.names, *([] if target is None else [target])]
         parts.append(part)
