@@ -885,24 +885,31 @@ class SyntheticProtocol(CountsProtocol):
         self._contribute_triples(site, self.measured_counting(site.consortium, opened), pairs)
 
     def _contribute_triples(self, site: Site, counting: Counting, pairs: Floats) -> None:
-        triples = self._planned_triples(site.consortium)
+        triples, owner = self._planned_triples(site.consortium), self._counted_owner(site)
         groups = triples.choose_groups(pairs)
 
         def count(rows: Rows) -> Floats:
-            return triples.count(groups, self._counted_cells(site, rows, counting), rows.filled)
+            return triples.count(groups, self._counted_cells(rows, counting, owner), rows.filled)
 
         site.contribute(site.total(count, exact=True))
 
     def _contribute_counts(self, site: Site, counting: Counting) -> None:
+        owner = self._counted_owner(site)
+
         def count(rows: Rows) -> Floats:
-            return counting.layout.count(self._counted_cells(site, rows, counting), rows.filled)
+            return counting.layout.count(self._counted_cells(rows, counting, owner), rows.filled)
 
         site.contribute(site.total(count, exact=True))
 
-    def _counted_cells(self, site: Site, rows: Rows, counting: Counting) -> Floats:
-        """A site's records in the cells that are counted."""
+    def _counted_owner(self, site: Site) -> int | None:
+        """The cell of the site's party, where owners are counted. What counts its records holds this and not the site,
+        so that it can be sent to the owner's engine."""
+        return site.consortium.parties.index(site.party) if self.by_owner else None
+
+    def _counted_cells(self, rows: Rows, counting: Counting, owner: int | None) -> Floats:
+        """A party's records in the cells that are counted."""
         found = self._in_cells(rows.features, counting)
-        return self._with_owner(found, site.consortium.parties.index(site.party)) if self.by_owner else found
+        return found if owner is None else self._with_owner(found, owner)
 
     def _with_owner(self, cells: Floats, party: int) -> Floats:
         """Records (..., n, columns) with the cell of the party that holds them."""
@@ -923,10 +930,10 @@ class SyntheticProtocol(CountsProtocol):
                 code="form",
                 key="pairs",
             )
-        recount, counting = self.recount(consortium), self.full_counting(consortium)
+        recount, counting, owner = self.recount(consortium), self.full_counting(consortium), self._counted_owner(site)
 
         def count(rows: Rows) -> Floats:
-            return recount.count(pairs, self._counted_cells(site, rows, counting), rows.filled)
+            return recount.count(pairs, self._counted_cells(rows, counting, owner), rows.filled)
 
         site.contribute(site.total(count, exact=True))
 
