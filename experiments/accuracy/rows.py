@@ -2,7 +2,8 @@
 
 A case is `METHOD DATASET K=… t=… eps=…`. Accuracies are shares of right classes on test records; of a target that is a
 number they are R². `below_pooled` is pooled − ours. Beside ours stand a constant, the parties alone, all records pooled
-by the same kind of model, a fit of scikit-learn with its defaults, and diffprivlib at the same ε where it is installed.
+by the same kind of model, a fit of scikit-learn with its defaults on columns of deviation 1, and diffprivlib at the same
+ε where it is installed.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ def row(case: Case, runs: Sequence[Scores], beside: Beside, *, note: str = "", *
 
 
 class Fitted:
-    """Fits of scikit-learn and of diffprivlib (ε, pure, one owner) on rows in the unit ball, by their own defaults:
-    logistic regressions, or linear ones of a number in a range."""
+    """Fits of scikit-learn, on columns of deviation 1, and of diffprivlib (ε, pure, one owner), on rows in the unit
+    ball, by their own defaults: logistic regressions, or linear ones of a number in a range."""
 
     def __init__(self, train: Records, test: Records, target: tuple[float, float] | None = None) -> None:
         self._train, self._test, self._range = train, test, target
@@ -111,9 +112,11 @@ class Fitted:
     @cached_property
     def plain(self) -> Scores:
         from sklearn.linear_model import LinearRegression, LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
 
         model = LogisticRegression(max_iter=1000) if self._range is None else LinearRegression()
-        return self._scored(model)
+        return self._scored(make_pipeline(StandardScaler(), model))
 
     def private(self, epsilon: float, *, seed: int = 0) -> tuple[Scores | None, str]:
         """The scores, or why there are none."""

@@ -56,7 +56,7 @@ def of_table(data: Table, parties: int, size: Size, *, quick: bool) -> Iterator[
     held, protocol = dealt(data, parties, size.auxiliary)
     own = [Records(x, y) for x, y in zip(held.features, held.labels)]
     test = Records(held.test, held.truth)
-    known = {one.name: one for one in fit_baselines(own, test, held.classes, protocol.local_l2)}
+    known = {one.name: one for one in fit_baselines(own, test, held.classes)}
     everything = Records(held.features.reshape(-1, held.test.shape[1]), held.labels.ravel())
     pooled = known["pooled"]
     fitted = Fitted(everything, test)

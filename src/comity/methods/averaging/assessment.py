@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from comity.data import Records
 from comity.federation.evaluation.assessment import Baseline, Figure, auc, log_loss
+from comity.learn.standardised import Standardised, default_penalty
 from comity.methods.averaging.objectives import Objective
 from comity.methods.averaging.second_moments import Whitening
 from comity.special import softmax
@@ -49,8 +50,8 @@ def fit_baselines(
     if not filled:
         return []
     everything = np.concatenate([y for _, y in filled])
-    alone = [_measure(objective, _fit(objective, x, y), features, targets) for x, y in filled[:MAX_PARTIES]]
-    pooled = _measure(objective, _fit(objective, np.concatenate([x for x, _ in filled]), everything), features, targets)
+    alone = [_fit_and_measure(objective, x, y, features, targets) for x, y in filled[:MAX_PARTIES]]
+    pooled = _fit_and_measure(objective, np.concatenate([x for x, _ in filled]), everything, features, targets)
     return [
         _constant(objective, everything, targets),
         Baseline.of_parties(
@@ -69,10 +70,13 @@ def fit_baselines(
     ]
 
 
-def _fit(objective: Objective, features: Floats, targets: Floats) -> Floats:
-    """A fit without privacy, penalised as little as the number of records asks for."""
-    fit = objective.fit(features, targets, max(1e-6, 1.0 / len(features)))
-    return objective.coefficients(np.atleast_2d(fit.weights))
+def _fit_and_measure(objective: Objective, rows: Floats, seen: Floats, features: Floats, targets: Floats) -> _Score:
+    """The same kind of model as anyone without a method would fit it: no bound of the schema counts."""
+    columns = Standardised.of(rows)
+    fit = objective.fit(columns.with_constant(rows), seen, default_penalty(len(rows)))
+    return _measure(
+        objective, objective.coefficients(np.atleast_2d(fit.weights)), columns.with_constant(features), targets
+    )
 
 
 def _constant(objective: Objective, seen: Floats, targets: Floats) -> Baseline:

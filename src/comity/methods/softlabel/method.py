@@ -442,7 +442,7 @@ class SoftLabelProtocol(Protocol):
         return (Figure("parties clipped", float(np.mean(clipped)), about),)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
-        return fit_baselines(train, test, self.classes, self.local_l2)
+        return fit_baselines(train, test, self.classes)
 
     # What the plan says.
 

@@ -21,6 +21,7 @@ from comity.data.schemas.reading import canonical_id
 from comity.federation.declare.consortium import Consortium
 from comity.federation.evaluation.assessment import Baseline
 from comity.learn.fits import fit_logistic
+from comity.learn.standardised import CONSTANT, Standardised, default_penalty
 from comity.methods.vertical.curves import CURVES, WIDEST, Response
 from comity.methods.vertical.design import LABEL, PLACES, Design, scale_target
 from comity.methods.vertical.moments import MomentEntries, fit_regression
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 _L2 = 1e-6
-"""Enough for classes that can be separated. Not tuned on data."""
+"""Without a constant: enough for classes that can be separated. Not tuned on data."""
 
 
 def measure_error(design: Design, coef: Floats, test: Records) -> float:
@@ -70,10 +71,14 @@ def _fit(design: Design, rows: Floats) -> Floats:
         entries = MomentEntries.of(design)
         return fit_regression(entries, entries.exact(rows), len(rows), 0.0).coef
     features = rows[:, design.features]
-    if design.intercept:
-        features = np.column_stack([features, np.full(len(rows), design.constant)])
     labels = (rows[:, design.label.start] > 0).astype(np.float64)
-    return np.asarray(design.mapping @ fit_logistic(features, labels, _L2, tol=1e-7).weights, np.float64)
+    if not design.intercept:
+        return np.asarray(design.mapping @ fit_logistic(features, labels, _L2, tol=1e-7).weights, np.float64)
+    columns = Standardised.of(features)
+    fit = fit_logistic(columns.with_constant(features), labels, default_penalty(len(rows)), tol=1e-7)
+    weights = fit.weights[:-1] / columns.spread
+    constant = (CONSTANT * fit.weights[-1] - columns.centre @ weights) / design.constant
+    return np.asarray(design.mapping @ np.append(weights, constant), np.float64)
 
 
 def fit_alone_and_pooled(design: Design, rows: Floats) -> tuple[Floats, Floats]:
