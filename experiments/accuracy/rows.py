@@ -2,8 +2,8 @@
 
 A case is `METHOD DATASET K=… t=… eps=…`. Accuracies are shares of right classes on test records; of a target that is a
 number they are R². `below_pooled` is pooled − ours. Beside ours stand a constant, the parties alone, all records pooled
-by the same kind of model, a fit of scikit-learn with its defaults on columns of deviation 1, and diffprivlib at the same
-ε where it is installed.
+by the same kind of model, a fit of scikit-learn with its defaults on columns of deviation 1, and diffprivlib at the
+same ε where it is installed.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 
+_ROUNDING = 1e-9
+"""A constant column deviates from its mean by a rounding error at most so large, relative to its values."""
 WRONG = "share of your records that it gets wrong"
 SQUARED = "mean squared error on your records, the target's bounds being -1 and 1"
 
@@ -52,7 +54,7 @@ def _read(records: LocalRecords) -> tuple[Floats, Floats | None]:
 
 def _adapt_classifier(model: LinearClassifier, features: Floats, labels: NDArray[np.int64]) -> Adaptation:
     rows, entry = model.split_rows(features)
-    scores, scale = model.decision_function(features), _length(rows)
+    scores, scale = model.decision_function(features), _scales(rows)
     fit = adapt_classes(Rows(rows / scale, entry), scores.reshape(len(rows), -1), labels)
     weights, intercept = fit.weights / scale, fit.intercept
     if len(model.weights) > len(weights):
@@ -69,14 +71,21 @@ def _choose(scores: Floats) -> NDArray[np.int64]:
 
 def _adapt_regressor(model: LinearRegressor, features: Floats, labels: Floats) -> Adaptation:
     rows, entry = model.split_rows(features)
-    targets, scale = model.scale_targets(labels), _length(rows)
+    targets, scale = model.scale_targets(labels), _scales(rows)
     fit = adapt_numbers(Rows(rows / scale, entry), model.scores(features), targets)
     adapted = model.shift(fit.share, fit.weights[0] / scale, float(fit.intercept[0]))
     alone, joint, own = ((one[:, 0] - targets) ** 2 for one in (fit.alone, fit.joint, fit.adapted))
     return Adaptation(adapted, OwnComparison.of(alone, joint, own, SQUARED))
 
 
-def _length(rows: Floats) -> float:
-    """What brings rows into the unit ball on average, where a feature map has left it: deviations of weights are for
-    such rows."""
-    return max(1.0, float(np.sqrt(np.mean((rows**2).sum(axis=1)))))
+def _scales(rows: Floats) -> Floats:
+    """What each column is divided by, because deviations of weights are for rows in the unit ball: what brings rows
+    there on average, where a feature map has left it, and less for numbers that vary less than evenly spread ones
+    would. Otherwise wide bounds of the schema would hide a column from its own owner."""
+    length = max(1.0, float(np.sqrt(np.mean((rows**2).sum(axis=1)))))
+    low, high, deviation = rows.min(axis=0), rows.max(axis=0), rows.std(axis=0)
+    two_valued = ((rows == low) | (rows == high)).all(axis=0)
+    constant = deviation <= _ROUNDING * np.maximum(np.abs(low), np.abs(high))
+    evenly_spread = length * np.sqrt(1 / (3 * rows.shape[1]))
+    narrower = np.where(two_valued | constant, 1.0, deviation / evenly_spread)
+    return np.asarray(length * np.minimum(1.0, narrower), np.float64)
