@@ -52,8 +52,9 @@ def test_a_column_that_tells_the_class_is_asked_about(column: Any) -> None:
         np.where(ILL == "yes", 1, 0) + NOISE,
         NOISE,
         [f"person {place % 50}" for place in PLACES],
+        np.where(PLACES % 6 == 0, 100 + 10 * NOISE, 0),
     ],
-    ids=["ten errors", "a good predictor", "chance", "many codes"],
+    ids=["ten errors", "a good predictor", "chance", "many codes", "half of a class, zero for all others"],
 )
 def test_a_column_that_only_predicts_the_class_is_not(column: Any) -> None:
     assert asked(ILL, told=column) == []

@@ -69,17 +69,21 @@ def _tells(series: pd.Series, classes: NDArray[np.int64]) -> bool:
     if untold < _FEWEST:
         return False
     values = _places(series) if kind_of(series) != "number" else _numbered(series)
-    different = int(values.max()) + 1
-    if different <= max(MAX_CODES, len(values) // _RECORDS_A_VALUE):
-        table = np.zeros((different, len(counts)), np.int64)
-        np.add.at(table, (values, classes), 1)
-        return len(classes) - int(table.max(axis=1).sum()) <= _UNTOLD * untold
-    if kind_of(series) != "number":
-        return False
-    # A record of the wrong class in a stretch of one class makes two changes.
-    ordered = classes[np.lexsort((classes, values))]
-    changes = int(np.count_nonzero(np.diff(ordered)))
-    return changes <= len(counts) - 1 + 2 * _UNTOLD * untold
+    # Of each value, the class of most of its records is told, and the others are wrong.
+    pairs, counts_of = np.unique(values * len(counts) + classes, return_counts=True)
+    most = np.zeros(int(values.max()) + 1, np.int64)
+    np.maximum.at(most, pairs // len(counts), counts_of)
+    wrong = float(len(classes) - most.sum())
+    if len(most) > max(MAX_CODES, len(values) // _RECORDS_A_VALUE):
+        if kind_of(series) != "number":
+            return False
+        # Single values tell their own records. In their order, a wrong record among many of one class makes two
+        # changes.
+        likeliest = np.zeros(len(most), np.int64)
+        order = np.argsort(counts_of, kind="stable")
+        likeliest[pairs[order] // len(counts)] = pairs[order] % len(counts)
+        wrong += max(0, np.count_nonzero(np.diff(likeliest)) - (len(counts) - 1)) / 2
+    return wrong <= _UNTOLD * untold
 
 
 def _follows(series: pd.Series, target: pd.Series) -> bool:
