@@ -19,6 +19,7 @@ def _import_at_call(name: str) -> Callable[..., Any]:
 expit = _import_at_call("expit")
 gammaln = _import_at_call("gammaln")
 lambertw = _import_at_call("lambertw")
+log_ndtr = _import_at_call("log_ndtr")
 logit = _import_at_call("logit")
 logsumexp = _import_at_call("logsumexp")
 ndtr = _import_at_call("ndtr")
