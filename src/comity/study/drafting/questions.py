@@ -82,7 +82,8 @@ def _tells(series: pd.Series, classes: NDArray[np.int64]) -> bool:
         likeliest = np.zeros(len(most), np.int64)
         order = np.argsort(counts_of, kind="stable")
         likeliest[pairs[order] // len(counts)] = pairs[order] % len(counts)
-        wrong += max(0, np.count_nonzero(np.diff(likeliest)) - (len(counts) - 1)) / 2
+        changes = int(np.count_nonzero(np.diff(likeliest)))
+        wrong += max(0, changes - (len(counts) - 1)) / 2
     return wrong <= _UNTOLD * untold
 
 
