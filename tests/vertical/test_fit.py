@@ -18,6 +18,7 @@ from comity.learn.quadratic import (
 )
 from comity.learn.regressor import LinearRegressor
 from comity.methods.vertical.centralised import add_noise
+from comity.methods.vertical.design import category_shares, simplex
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 from tests.support.vertical import build_regression, encode_parts, make_consortium, make_people
@@ -60,6 +61,13 @@ def test_the_covariance_of_weights_is_that_of_many_noisy_solutions() -> None:
     np.testing.assert_allclose(np.cov(np.array(found).T), claimed, rtol=0.12, atol=2e-6)
 
 
+def from_average(tried: Any, opened: Any, rows: int, coef: Any) -> Any:
+    """Coefficients of encoded rows, counted from the average record of these opened moments as those of a fit are."""
+    design, entries = tried.design, tried.entries
+    means = entries.split(entries.assemble(opened, rows))[0][:-1, -1] / (design.constant * rows)
+    return design.about_average(means) @ np.linalg.lstsq(design.mapping, coef, rcond=None)[0]
+
+
 def cover(fits: int) -> np.ndarray:
     """How often the 95 % interval of each coefficient holds the truth, over generated people and noise."""
     tried = build_regression(2, linear=True, products="dealer", max_rows=1 << 14)
@@ -76,8 +84,9 @@ def cover(fits: int) -> np.ndarray:
         labels = 5 + 5 * np.clip(encoded @ truth + 0.15 * generator.normal(size=rows), -1, 1)
         own = {**own, "ash": replace(own["ash"], labels=labels)}
         z = np.hstack([design.matrix(records, party) for party, records in own.items()])
-        found = tried.fit(add_noise(tried, tried.entries.exact(z), consortium, SeededNoise(fit)), rows, consortium)
-        held += np.abs(found.unshrunk - truth) <= 1.959964 * found.errors
+        opened = add_noise(tried, tried.entries.exact(z), consortium, SeededNoise(fit))
+        found = tried.fit(opened, rows, consortium)
+        held += np.abs(found.unshrunk - from_average(tried, opened, rows, truth)) <= 1.959964 * found.errors
     return held / fits
 
 
@@ -109,31 +118,36 @@ def rare(fits: Any, noise: float = 1.0) -> Any:
     labels = 5 + 5 * (design.encoding.encode_features(frame) @ truth + 0.15 * generator.normal(size=rows))
     own = {**own, "ash": replace(own["ash"], labels=labels)}
     exact = tried.entries.exact(np.hstack([design.matrix(records, party) for party, records in own.items()]))
-    found = [tried.fit(add_noise(tried, exact, consortium, SeededNoise(fit)), rows, consortium) for fit in range(fits)]
-    held = np.mean([np.abs(one.unshrunk - truth) <= 1.959964 * noise * one.errors for one in found], axis=0)
+    opened = [add_noise(tried, exact, consortium, SeededNoise(fit)) for fit in range(fits)]
+    found = [tried.fit(one, rows, consortium) for one in opened]
+    truths = [from_average(tried, one, rows, truth) for one in opened]
+    held = np.mean([np.abs(a.unshrunk - b) <= 1.959964 * noise * a.errors for a, b in zip(found, truths)], axis=0)
     return held, np.mean([one.shrunk for one in found], axis=0), design.encoding.names, found
 
 
 def test_intervals_cover_the_coefficient_of_a_rare_level_and_are_wide_there() -> None:
+    """The common levels of the same column are told as well as other columns: they count from the average record, of
+    which the rare one is hardly a part."""
     held, shrunk, names, found = rare(60)
     assert held.min() >= 0.93
     by_name = dict(zip(names, np.median([one.errors for one in found], axis=0)))
-    assert by_name["place=sea"] > 10 * by_name["age"]
+    assert by_name["place=sea"] > 10 * by_name["age"] and by_name["place=town"] < 0.1 * by_name["place=sea"]
     shares = dict(zip(names, shrunk))
-    assert shares["place=sea"] > 0.1 > 10 * shares["age"]
+    assert shares["place=sea"] > DECIDED > shares["place=town"] and shares["age"] < DECIDED
 
 
-def test_what_the_ridge_may_hide_makes_a_coefficient_untold(monkeypatch: pytest.MonkeyPatch) -> None:
-    import comity.methods.vertical.moments as fit
+def test_what_may_be_left_out_makes_a_coefficient_untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    from comity.learn import noisy_regression
 
     _, before, names, found = rare(1)
-    monkeypatch.setattr(fit, "HIDDEN_SIZE", 20.0)
+    monkeypatch.setattr(noisy_regression, "HIDDEN_SIZE", 20.0)
     _, after, _, bound = rare(1)
-    at, age = names.index("place=sea"), names.index("age")
-    assert before[at] <= DECIDED < after[at] and after[age] <= DECIDED
-    assert bound[0].errors[at] > found[0].errors[at] and bound[0].errors[age] == found[0].errors[age]
+    at, age = names.index("place=town"), names.index("age")
+    assert before[at] <= DECIDED and after[age] <= DECIDED
+    assert bound[0].errors[at] > found[0].errors[at]
+    rarest = names.index("place=sea")
     model = LinearRegressor(bound[0].coef, 0, 10, None, bound[0].errors, bound[0].shrunk, unshrunk=bound[0].unshrunk)
-    assert model.dominated_[at] and not model.dominated_[age]
+    assert model.dominated_[rarest] and not model.dominated_[age]
 
 
 def test_positive_control_intervals_that_ignore_the_noise_miss_the_truth() -> None:
@@ -153,3 +167,45 @@ def test_a_released_regressor_speaks_in_the_units_of_its_target() -> None:
     model = LinearRegressor(np.array([1.0, 0.0]), low=0.0, high=10.0)
     np.testing.assert_allclose(model.predict([[-1.0, 5], [0.0, 5], [1.0, 5]]), [0, 5, 10])
     assert model.fit() is model and model.n_features_in_ == 2
+
+
+def test_categories_count_from_the_average_record_and_scores_stay() -> None:
+    tried = build_regression(2, linear=True, products="dealer", max_rows=1 << 14)
+    design, frame = tried.design, make_people(3000, linear=True)
+    parts = encode_parts(tried, frame)
+    z = np.hstack([design.matrix(own, party) for party, own in parts.items()])
+    means = z.mean(axis=0)[design.features]
+    weights = np.random.default_rng(0).normal(size=len(design.features) + 1)
+    encoded = design.encoding.encode(frame).records.features
+    one, other = encoded @ design.mapping @ weights, encoded @ design.about_average(means) @ weights
+    np.testing.assert_allclose(one, other, atol=1e-9)
+    coef = design.about_average(means) @ weights
+    for group in design.encoding.bounds.groups:
+        if group.one_hot and group.stop > group.start + 1:
+            own = slice(group.start, group.stop)
+            assert abs(float(encoded[:, own].mean(axis=0) @ coef[own])) < 1e-3
+    np.testing.assert_array_equal(design.about_average(None), design.mapping)
+
+
+def test_shares_of_categories_are_shares_however_noisy_their_means_are() -> None:
+    table = 0.6 * simplex(4)
+    np.testing.assert_allclose(
+        category_shares(table, np.array([0.5, 0.3, 0.2, 0.0]) @ table), [0.5, 0.3, 0.2, 0.0], atol=1e-12
+    )
+    found = category_shares(table, np.array([2.0, -1.0, 0.7]))
+    assert found.min() >= 0 and found.sum() == pytest.approx(1)
+    np.testing.assert_allclose(category_shares(np.array([[-0.3], [0.3]]), np.array([0.15])), [0.25, 0.75])
+
+
+def test_a_number_that_takes_up_a_small_part_of_its_range_may_have_larger_weights() -> None:
+    """Its weight may be larger than others by as much as its deviation is smaller, so it takes more rows to tell."""
+    tried = build_regression(2, linear=True, products="dealer", max_rows=1 << 14)
+    consortium, rows = make_consortium(tried, Approx(1, 1e-5)), 12_000
+    frame, at = make_people(rows, linear=True), tried.design.encoding.names.index("age")
+    found = []
+    for part in (1.0, 0.1):
+        ages = frame["age"].mean() + part * (frame["age"] - frame["age"].mean())
+        z = np.hstack([tried.design.matrix(own, p) for p, own in encode_parts(tried, frame.assign(age=ages)).items()])
+        opened = add_noise(tried, tried.entries.exact(z), consortium, SeededNoise(1))
+        found.append(tried.fit(opened, rows, consortium))
+    assert found[0].shrunk[at] <= DECIDED < found[1].shrunk[at]

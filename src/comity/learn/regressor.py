@@ -85,8 +85,8 @@ class LinearRegressor(ReleasedEstimator):
 
     @property
     def dominated_(self) -> NDArray[np.bool_]:
-        """Which coefficients can't be told: the ridge decides them as much as the records do. Their intervals have no
-        ends."""
+        """Which coefficients can't be told: noise hides them, or a ridge decides them as much as the records do. Their
+        intervals have no ends."""
         if self.shrunk is None:
             return np.zeros(self.n_features_in_, bool)
         return np.asarray(split_constant(np.asarray(self.shrunk, np.float64), self._constant)[0] > DECIDED, bool)
@@ -239,8 +239,8 @@ class LinearRegressor(ReleasedEstimator):
         note = "The strongest, of encoded features, in units of the target; all are in the model's file."
         if self.dominated_.any():
             note += (
-                f" {int(self.dominated_.sum())} of all can't be told: a ridge decides them as much as the records do, "
-                "as with levels that few records have."
+                f" {int(self.dominated_.sum())} of all can't be told: noise hides them, or a ridge decides them as "
+                "much as the records do, as with levels that few records have."
             )
         heads = ("feature", "coefficient", "estimate", "standard error")
         if not strongest:

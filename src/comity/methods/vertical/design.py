@@ -268,6 +268,37 @@ class Design:
             rows.append(self.coefficients(np.zeros(count), 1.0))
         return np.array(rows).T
 
+    def about_average(self, means: Floats | None) -> Floats:
+        """`mapping` with categories that count from the average record: of each choice, the mean of its coefficients
+        over the records is zero, and the constant makes up for it. Scores are the same.
+
+        Counted from the mean over categories, as in `mapping`, all coefficients of a choice depend on its rarest
+        category, of which records tell least. `means` are those of the columns of features, noisy or not; they are
+        brought to shares of categories. Without them, or without an intercept, it is `mapping`.
+        """
+        if means is None or not self.intercept:
+            return self.mapping
+        out, place = self.mapping.copy(), {at: number for number, at in enumerate(self.features.tolist())}
+        groups = {group.column: slice(group.start, group.stop) for group in self.encoding.bounds.groups}
+        for piece in self.pieces:
+            if piece.kind in (LABEL, NUMBER) or len(piece.table) < 2:
+                continue
+            own = [place[at] for at in range(piece.start, piece.stop)]
+            average = category_shares(piece.table, means[own]) @ piece.table
+            out[groups[piece.column], own] -= average
+            out[-1, own] += average
+        return out
+
+
+def category_shares(table: Floats, means: Floats) -> Floats:
+    """Shares of categories whose mean row of the table is closest to these means; then the closest ones of which none
+    is below zero and which add up to 1. Noise in the shares of rare categories is mostly gone in these."""
+    known = np.vstack([table.T, np.ones(len(table))])
+    free = np.linalg.lstsq(known, np.append(means, 1.0), rcond=None)[0]
+    ordered = np.sort(free)[::-1]
+    over = (np.cumsum(ordered) - 1) / np.arange(1, len(free) + 1)
+    return np.asarray(np.maximum(free - over[np.flatnonzero(ordered > over)[-1]], 0.0), np.float64)
+
 
 def round_to_grid(values: Floats) -> Floats:
     return np.asarray(np.rint(np.ldexp(values, PLACES)) * 2.0**-PLACES, np.float64)

@@ -25,18 +25,9 @@ from math import log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.learn.quadratic import (
-    DECIDED,
-    Solution,
-    allowed_residual,
-    bias,
-    covariance,
-    solve,
-    solve_where_clear,
-    spectral_norm,
-)
-from comity.learn.weight_spread import HIDDEN_SIZE, repeat_release, unshrink
-from comity.methods.vertical.design import LABEL, ONE_HOT, PLACES, Design, Piece
+from comity.learn.noisy_regression import NoisyMoments, estimate
+from comity.learn.quadratic import covariance, solve, solve_where_clear, spectral_norm
+from comity.methods.vertical.design import LABEL, NUMBER, ONE_HOT, PLACES, Design, Piece
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
@@ -258,12 +249,11 @@ class Regression:
     """Coefficients of encoded rows, and what is known of each: `unshrunk` around which its interval lies, their
     standard errors, and how much of an error may be the ridge's, from 0 to 1.
 
-    Of a linear model `unshrunk` have little of the ridge that makes `coef` predict better. Errors account for noise
-    and residuals; they are about the population that records are drawn from, and so about the exact fit of the same
-    records too. Moments do not tell in which rows residuals are larger: errors allow for a factor of
-    `quadratic.UNEQUAL`. Where `shrunk` is above `quadratic.DECIDED` a coefficient can't be told: the ridge may have
-    hidden as much as noise, and the error is a bound. For a logistic model the two are the same, and errors
-    are about the minimiser of the quadratic objective.
+    Of a linear model `unshrunk` have little of the ridge that makes `coef` predict better. Errors account for noise,
+    residuals and what a ridge left out (`learn/noisy_regression.py`); they are about the population that records are
+    drawn from, and so about the exact fit of the same records too. Categories count from the average record
+    (`Design.about_average`). Where `shrunk` is above `quadratic.DECIDED` a coefficient can't be told. For a logistic
+    model `coef` and `unshrunk` are the same, and errors are about the minimiser of the quadratic objective.
     """
 
     coef: Floats
@@ -368,33 +358,39 @@ def _fit_classes(found: _Moments) -> Regression:
 
 def _fit_number(found: _Moments) -> Regression:
     """A regression needs the length too: only eigenvalues that the noise may have made are shrunk, and intervals lie
-    around a solution from which the ridge is nearly gone."""
-    mapping, norm = found.design.mapping, found.norm
-    model, nearly = solve_where_clear(found.gram, found.moment, norm), unshrink(found.gram, found.moment, norm)
-    residual = allowed_residual(found.squares(model.weights), found.rows)
-    if norm > 0:
-        off = (
-            mapping
-            @ repeat_release(
-                found.gram, model.weights, found.variances, found.moment_variances, residual=residual, norm=norm
-            ).T
-        )
-        squared = (off**2).mean(axis=1)
-    else:
-        spread = covariance(nearly, found.variances, found.moment_variances, found.gram, residual)
-        squared = np.maximum(np.einsum("ij,jk,ik->i", mapping, spread, mapping), 0.0)
-    along = (mapping @ nearly.axes) ** 2
-    hidden = along @ (HIDDEN_SIZE * found.label * nearly.shrunk) ** 2
-    # Of a coefficient's length, and of its possible error.
-    left = along @ nearly.shrunk / np.maximum(along.sum(axis=1), 1e-300)
-    shrunk = np.maximum(left, hidden / np.maximum(hidden + squared, 1e-300))
-    # What the ridge may have hidden is of any size: there only a bound holds.
-    squared = squared + np.where(shrunk > DECIDED, along @ _bias(found, nearly) ** 2, 0.0)
-    factor = 1.0 / found.label
-    coef, unshrunk = (factor * (mapping @ one.weights) for one in (model, nearly))
-    return Regression(coef, unshrunk, factor * np.sqrt(squared), shrunk)
+    around other estimates, each of which leaves out as little as its interval allows for."""
+    design, means = found.design, None
+    if design.intercept:
+        means = found.gram[:-1, -1] / (design.constant * found.rows)
+    mapping, factor = design.about_average(means), 1.0 / found.label
+    model = solve_where_clear(found.gram, found.moment, found.norm)
+    estimates = estimate(
+        NoisyMoments(
+            found.gram,
+            found.moment,
+            found.square,
+            found.variances,
+            found.moment_variances,
+            found.rows,
+            found.label,
+            design.intercept,
+            _spread(found, means),
+        ),
+        mapping,
+    )
+    coef = factor * (mapping @ model.weights)
+    return Regression(coef, factor * estimates.values, factor * estimates.errors, estimates.open)
 
 
-def _bias(found: _Moments, solution: Solution) -> Floats:
-    mean = float(found.moment[-1]) ** 2 / float(found.gram[-1, -1]) if found.design.intercept else 0.0
-    return bias(solution, max(0.0, found.square - mean), found.label)
+def _spread(found: _Moments, means: Floats | None) -> Floats:
+    """How much larger squared weights may be for a number that takes up a small part of its declared range: its
+    variance if it were uniform over the range, over what it is, as far as noise shows that; 1 at least."""
+    out, squares = np.ones(len(found.gram)), np.diag(found.gram) / found.rows
+    noise = np.sqrt(np.diag(found.variances)) / found.rows
+    columns = {at: number for number, at in enumerate(found.design.features.tolist())}
+    for piece in found.design.pieces:
+        if piece.kind == NUMBER:
+            at = columns[piece.start]
+            variance = squares[at] - (0.0 if means is None else means[at] ** 2)
+            out[at] = max(1.0, float(piece.table[0, 0]) ** 2 / 3 / max(variance, noise[at], 1e-12))
+    return out
