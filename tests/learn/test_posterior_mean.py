@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from comity.learn.posterior_mean import NoisyMoments
+from comity.learn.noisy_regression import NoisyMoments
+from comity.learn.posterior_mean import mean_weights
 from comity.learn.quadratic import solve_where_clear, spectral_norm
 
 WIDTH = 12
@@ -33,10 +35,10 @@ def moments(rows: Any, target: Any, deviation: float, seed: int) -> NoisyMoments
         float(target @ target + deviation * chance.normal()),
         np.full((width, width), deviation**2),
         np.full(width, deviation**2),
-        deviation**2,
         len(rows),
         1.0,
         True,
+        np.ones(width),
     )
 
 
@@ -48,13 +50,13 @@ def share_explained(weights: Any, seed: int = 99) -> float:
 def test_clear_moments_give_least_squares() -> None:
     rows, target = draw(5000, 1)
     fitted = np.linalg.lstsq(rows, target, rcond=None)[0]
-    assert moments(rows, target, 1e-9, 2).weights() == pytest.approx(fitted, abs=2e-3)
+    assert mean_weights(moments(rows, target, 1e-9, 2), 1e-18) == pytest.approx(fitted, abs=2e-3)
 
 
 def test_hidden_moments_give_the_mean() -> None:
     """Of columns that noise hides nothing is left; of the mean all that its own noise leaves."""
     rows, target = draw(2000, 1)
-    found = [share_explained(moments(rows, target, 3000.0, seed).weights()) for seed in range(40)]
+    found = [share_explained(mean_weights(moments(rows, target, 3000.0, seed), 3000.0**2)) for seed in range(40)]
     known = [share_explained(_mean_alone(moments(rows, target, 3000.0, seed))) for seed in range(40)]
     assert np.mean(found) > np.mean(known) - 0.15
 
@@ -69,7 +71,7 @@ def test_a_model_is_not_worse_than_a_mean_and_hardly_than_a_ridge(deviation: flo
     ours, ridge, alone = [], [], []
     for seed in range(30):
         found = moments(rows, target, deviation, seed)
-        ours.append(share_explained(found.weights()))
+        ours.append(share_explained(mean_weights(found, deviation**2)))
         norm = spectral_norm(found.variances)
         ridge.append(share_explained(solve_where_clear(found.gram, found.moment, norm).weights))
         alone.append(share_explained(_mean_alone(found)))
@@ -80,10 +82,10 @@ def test_a_model_is_not_worse_than_a_mean_and_hardly_than_a_ridge(deviation: flo
 
 def test_less_noise_is_not_worse() -> None:
     rows, target = draw(1500, 3)
-    means = [
-        np.mean([share_explained(moments(rows, target, deviation, seed).weights()) for seed in range(20)])
-        for deviation in (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 0.1)
-    ]
+    means = []
+    for deviation in (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 0.1):
+        found = [moments(rows, target, deviation, seed) for seed in range(20)]
+        means.append(np.mean([share_explained(mean_weights(one, deviation**2)) for one in found]))
     assert (np.diff(means) > -0.01).all()
 
 
@@ -99,9 +101,25 @@ def test_a_target_that_varies_little_within_its_bounds_keeps_its_mean() -> None:
         return float(1 - np.mean((truth @ weights - own) ** 2) / np.var(own))
 
     ridge = [explained(solve_where_clear(one.gram, one.moment, spectral_norm(one.variances)).weights) for one in found]
-    assert np.mean([explained(one.weights()) for one in found]) > np.mean(ridge) + 1
+    assert np.mean([explained(mean_weights(one, 400.0)) for one in found]) > np.mean(ridge) + 1
+
+
+def test_noise_in_products_of_columns_shortens_weights() -> None:
+    """The moments are exact, but what they are divided by is not."""
+    rows, target = draw(1500, 3)
+    exact = rows.T @ target
+    lengths = []
+    for deviation in (1.0, 300.0):
+        found = [
+            replace(moments(rows, target, deviation, seed), moment=exact, moment_variances=0 * exact)
+            for seed in range(20)
+        ]
+        lengths.append(np.mean([np.linalg.norm(mean_weights(one, deviation**2)[:-1]) for one in found]))
+    assert lengths[1] < 0.7 * lengths[0]
 
 
 def test_columns_without_any_square_have_no_weight() -> None:
-    empty = NoisyMoments(np.zeros((2, 2)), np.zeros(2), 0.0, np.ones((2, 2)), np.ones(2), 1.0, 10, 1.0, intercept=False)
-    assert not empty.weights().any()
+    empty = NoisyMoments(
+        np.zeros((2, 2)), np.zeros(2), 0.0, np.ones((2, 2)), np.ones(2), 10, 1.0, constant=False, spread=np.ones(2)
+    )
+    assert not mean_weights(empty, 1.0).any()

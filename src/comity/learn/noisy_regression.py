@@ -8,7 +8,9 @@ matrix:
 - mean: Stein's identity gives that of Ec, whatever G and β are (`_Axes.divergence`); the estimate is corrected by it,
 - given G + E: E[G | G + E] in the axes of G + E has λ_i − 2 Σ_k V_ik/(λ_i − λ_k) (Tweedie's formula, `clean_values`),
   and entry ik of G varies by V_ik (clean_i − clean_k)/(λ_i − λ_k): E is largely known where eigenvalues are within it,
-- weights along axes that noise hides are as large as those that show, by maximum likelihood, or of HIDDEN_SIZE.
+- weights along axes that noise hides are as large as those that show, by maximum likelihood, and of HIDDEN_SIZE at
+  least. Many small weights that show do not say that the hidden ones are small: on wages by 51 states, without this
+  least size, intervals of columns that nearly depend on each other held in 50 to 80 %.
 
 Nothing is drawn, and nothing is repeated. All of it is post-processing of what was opened.
 """
@@ -46,6 +48,14 @@ least variance. Not tuned on data."""
 _CLEANED_FROM = 0.1
 """From this one on, estimates from cleaned eigenvalues take part too; cleaning is not exact below. Of 0.1, 0.2, 0.3 and
 none, on CPS, rentals, hours and the generated table 0.1 has the most coefficients within 93 to 98 %."""
+
+_HIDDEN_AXES = 0.25
+"""Axes of smaller eigenvalues than this share of the noise's norm are taken for hidden."""
+
+_MOST_HIDDEN = 0.15
+"""The share of a told function's square that may lie along hidden axes. With the least size of weights, seen on CPS,
+with and without 51 states, rentals, hours and a generated table, 40 draws at ε = 1 and 10, no told coefficient held in
+less than 87 %; without it property tax and mortgage interest hold in 57 and 48 %."""
 
 _ROUNDS = 40
 _FIRST_SIZE = 0.3
@@ -177,7 +187,7 @@ class _Weights:
         for _ in range(_ROUNDS):
             _, mean, variance = solved(size, squares)
             squares = float((mean**2 + variance).sum())
-            size = max(float(((mean**2 + variance) / shape).mean()), (1e-6 * found.label) ** 2)
+            size = max(float(((mean**2 + variance) / shape).mean()), (HIDDEN_SIZE * found.label) ** 2)
         inverse, mean, variance = solved(size, size * float(shape.sum()))
         whole = mean + axes.vectors.T @ start
         left = found.square - 2 * whole @ (axes.vectors.T @ found.moment) + (whole**2) @ axes.clean
@@ -219,6 +229,8 @@ def estimate(found: NoisyMoments, functions: Floats) -> Estimates:
         best = [np.where(better, new, old) for new, old in zip(tried, best)]
     unclear, total, estimated, varied, sampled = best
     lengths = np.maximum(np.sqrt((along**2).sum(axis=1)), 1e-300)
+    out_of_sight = axes.values < _HIDDEN_AXES * spectral_norm(found.variances)
+    unclear = np.where((along**2) @ out_of_sight > _MOST_HIDDEN * lengths**2, 1.0, unclear)
     wide = DECIDED * np.sqrt(total) / (_WIDEST * found.label * lengths)
     errors = np.sqrt(np.maximum(total, _KEPT * (varied + UNEQUAL**2 * sampled)))
     return Estimates(estimated, errors, np.where(unclear > 0, 1.0, np.minimum(wide, 1.0)))

@@ -16,13 +16,13 @@ inverse makes most of the smallest eigenvalues, which are the noisiest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import exp, pi, sqrt
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.learn.noisy_regression import NoisyMoments
 from comity.special import log_ndtr
 
 Floats = NDArray[np.float64]
@@ -34,51 +34,37 @@ _TIMES: Final = 3
 _TINY: Final = 1e-300
 
 
-@dataclass(frozen=True, eq=False)
-class NoisyMoments:
-    """Opened moments of columns and a target on [−`label`, `label`] over `rows` records, with the variances of the
-    noise in their entries. If there is an `intercept`, the last column is a constant whose own sum of squares is known."""
-
-    gram: Floats
-    moment: Floats
-    square: float
-    variances: Floats
-    moment_variances: Floats
-    square_variance: float
-    rows: int
-    label: float
-    intercept: bool
-
-    def weights(self) -> Floats:
-        """The mean weights, the constant's last."""
-        if not self.intercept:
-            return _mean_weights(self)
-        constant = float(self.gram[-1, -1])
-        means, middle = self.gram[:-1, -1] / constant, float(self.moment[-1]) / constant
-        weights = _mean_weights(self._about_means(means, middle, constant))
-        # The mean target is anywhere within its bounds before it is seen.
-        before = self.label**2 / 3 * self.rows / constant
-        known = before / (before + float(self.moment_variances[-1]) / constant**2)
-        return np.append(weights, known * middle - means @ weights)
-
-    def _about_means(self, means: Floats, middle: float, constant: float) -> NoisyMoments:
-        """Moments about the mean columns and the mean target; their noise to first order."""
-        of_means = self.variances[:-1, -1]
-        own = self.variances[:-1, :-1] + np.outer(means**2, of_means) + np.outer(of_means, means**2)
-        return NoisyMoments(
-            gram=self.gram[:-1, :-1] - constant * np.outer(means, means),
-            moment=self.moment[:-1] - means * self.moment[-1],
-            square=self.square - constant * middle**2,
-            variances=own,
-            moment_variances=self.moment_variances[:-1] + means**2 * self.moment_variances[-1] + middle**2 * of_means,
-            square_variance=self.square_variance,
-            rows=self.rows,
-            label=self.label,
-            intercept=False,
-        )
+def mean_weights(found: NoisyMoments, square_variance: float) -> Floats:
+    """The mean weights, a constant's last. `square_variance` is that of the noise in the sum of squared labels."""
+    if not found.constant:
+        return _mean_weights(found, square_variance)
+    constant = float(found.gram[-1, -1])
+    means, middle = found.gram[:-1, -1] / constant, float(found.moment[-1]) / constant
+    weights = _mean_weights(_about_means(found, means, middle), square_variance)
+    # The mean target is anywhere within its bounds before it is seen.
+    before = found.label**2 / 3 * found.rows / constant
+    known = before / (before + float(found.moment_variances[-1]) / constant**2)
+    return np.append(weights, known * middle - means @ weights)
 
 
-def _mean_weights(found: NoisyMoments) -> Floats:
+def _about_means(found: NoisyMoments, means: Floats, middle: float) -> NoisyMoments:
+    """Moments about the mean columns and the mean target; their noise to first order."""
+    constant, of_means = float(found.gram[-1, -1]), found.variances[:-1, -1]
+    own = found.variances[:-1, :-1] + np.outer(means**2, of_means) + np.outer(of_means, means**2)
+    return NoisyMoments(
+        gram=found.gram[:-1, :-1] - constant * np.outer(means, means),
+        moment=found.moment[:-1] - means * found.moment[-1],
+        square=found.square - constant * middle**2,
+        variances=own,
+        moment_variances=found.moment_variances[:-1] + means**2 * found.moment_variances[-1] + middle**2 * of_means,
+        rows=found.rows,
+        label=found.label,
+        constant=False,
+        spread=found.spread[:-1],
+    )
+
+
+def _mean_weights(found: NoisyMoments, square_variance: float) -> Floats:
     gram, variances = _towards_diagonal((found.gram + found.gram.T) / 2, found.variances)
     values, axes = np.linalg.eigh(gram)
     values, along = np.maximum(values, 0.0), axes.T @ found.moment
@@ -88,7 +74,7 @@ def _mean_weights(found: NoisyMoments) -> Floats:
     of_moment = np.einsum("ji,j->i", axes**2, found.moment_variances)
     of_matrix = np.einsum("ji,j->i", axes**2, variances.sum(axis=1))
     most = found.label**2 * found.rows
-    target = min(most, _mean_above_zero(found.square, sqrt(found.square_variance)))
+    target = min(most, _mean_above_zero(found.square, sqrt(square_variance)))
     spread = _SHARES[:, None] * target / float(values.sum())
     residual, weights = min(most, max(0.0, found.square)) / found.rows, np.zeros(len(values))
     for _ in range(_TIMES):

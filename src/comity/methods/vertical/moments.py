@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.learn.noisy_regression import NoisyMoments, estimate
+from comity.learn.posterior_mean import mean_weights
 from comity.learn.quadratic import covariance, solve, solve_where_clear, spectral_norm
 from comity.methods.vertical.design import LABEL, NUMBER, ONE_HOT, PLACES, Design, Piece
 
@@ -319,14 +320,15 @@ class _Moments:
     square: float
     variances: Floats
     moment_variances: Floats
+    square_variance: float
     norm: float
 
     @classmethod
     def of(cls, entries: MomentEntries, opened: Floats, rows: int, deviation: float) -> _Moments:
         gram, moment, square = entries.split(entries.assemble(opened, rows))
-        variances, moment_variances, _ = entries.split(entries.variances(deviation))
+        variances, moment_variances, square_variance = entries.split(entries.variances(deviation))
         norm = spectral_norm(variances)
-        return cls(entries.design, rows, gram, moment, square, variances, moment_variances, norm)
+        return cls(entries.design, rows, gram, moment, square, variances, moment_variances, square_variance, norm)
 
     @property
     def label(self) -> float:
@@ -357,28 +359,29 @@ def _fit_classes(found: _Moments) -> Regression:
 
 
 def _fit_number(found: _Moments) -> Regression:
-    """A regression needs the length too: only eigenvalues that the noise may have made are shrunk, and intervals lie
-    around other estimates, each of which leaves out as little as its interval allows for."""
+    """A regression needs the length too. Its weights predict best on average over what noise leaves possible; intervals
+    lie around other estimates, each of which leaves out as little as its interval allows for."""
     design, means = found.design, None
     if design.intercept:
         means = found.gram[:-1, -1] / (design.constant * found.rows)
     mapping, factor = design.about_average(means), 1.0 / found.label
-    model = solve_where_clear(found.gram, found.moment, found.norm)
-    estimates = estimate(
-        NoisyMoments(
-            found.gram,
-            found.moment,
-            found.square,
-            found.variances,
-            found.moment_variances,
-            found.rows,
-            found.label,
-            design.intercept,
-            _spread(found, means),
-        ),
-        mapping,
+    noisy = NoisyMoments(
+        found.gram,
+        found.moment,
+        found.square,
+        found.variances,
+        found.moment_variances,
+        found.rows,
+        found.label,
+        design.intercept,
+        _spread(found, means),
     )
-    coef = factor * (mapping @ model.weights)
+    estimates = estimate(noisy, mapping)
+    if found.norm > 0:
+        weights = mean_weights(noisy, found.square_variance)
+    else:
+        weights = solve_where_clear(found.gram, found.moment, 0.0).weights
+    coef = factor * (mapping @ weights)
     return Regression(coef, factor * estimates.values, factor * estimates.errors, estimates.open)
 
 
