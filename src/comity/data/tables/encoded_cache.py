@@ -4,6 +4,10 @@ The file holds an owner's records, in the folder that the owner chose. It has no
 open it, and the system deletes it when the last process that has it open ends, however it ends. So nothing is left to
 sweep after a kill or a loss of power. Its blocks on the disk are not overwritten; an owner whose disk is not encrypted
 can do without it.
+
+Each pass copies the file from the system's memory, which two processors share: its size decides how fast they are
+together. Labels take the shortest integers that hold them. Rows are single floats where all that is summed is computed
+of these (`comity.data.singles`).
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data.records import Records
+from comity.data.scratch import scratch
+from comity.data.singles import round_to_singles
 from comity.errors import DataError
 from comity.representation import short_repr
 
@@ -39,20 +45,21 @@ class CachePlace:
 
 @dataclass(eq=False)
 class CacheWriter:
-    """Takes blocks of encoded records in their order. It gives up where there is no room, or the file can't be
-    written: a run without a cache reads its source again, and is only slower."""
+    """Takes blocks of encoded records in their order, without identifiers. It gives up where there is no room, or the
+    file can't be written: a run without a cache reads its source again, and is only slower."""
 
     __repr__ = short_repr
 
     limit: int
     _file: Any
+    singles: bool = False
     _written: int = 0
-    _blocks: list[tuple[int, int]] = field(default_factory=list)
+    _blocks: list[_Block] = field(default_factory=list)
     _kind: np.dtype[Any] | None = None
     _width: int = 0
 
     @classmethod
-    def open(cls, place: CachePlace) -> CacheWriter:
+    def open(cls, place: CachePlace, *, singles: bool = False) -> CacheWriter:
         try:
             space = os.statvfs(place.folder)
             limit = min(place.limit, space.f_bavail * space.f_frsize // 2)
@@ -60,22 +67,22 @@ class CacheWriter:
             file = tempfile.TemporaryFile(dir=place.folder, buffering=0) if limit > 0 else None  # noqa: SIM115
         except OSError:
             limit, file = 0, None
-        return cls(limit, file)
+        return cls(limit, file, singles)
 
     def add(self, records: Records) -> None:
         if self._file is None:
             return
-        size = records.features.nbytes + (0 if records.labels is None else records.labels.nbytes)
-        if records.ids is not None or self._written + size > self.limit:
-            # Identifiers are texts of any length.
+        labels = None if records.labels is None else _shortest(records.labels)
+        size = records.features.nbytes // (2 if self.singles else 1) + (0 if labels is None else labels.nbytes)
+        if self._written + size > self.limit:
             self._give_up()
             return
         self._width = records.features.shape[1]
-        parts: list[NDArray[Any]] = [np.ascontiguousarray(records.features.T)]
-        if records.labels is not None:
+        parts: list[NDArray[Any]] = [self._columns(records.features)]
+        if records.labels is not None and labels is not None:
             self._kind = records.labels.dtype
-            parts.append(np.ascontiguousarray(records.labels))
-        self._blocks.append((self._written, len(records)))
+            parts.append(labels)
+        self._blocks.append(_Block(self._written, len(records), None if labels is None else labels.dtype))
         try:
             for part in parts:
                 self._write(part.data.cast("B") if part.size else memoryview(b""))
@@ -86,7 +93,15 @@ class CacheWriter:
         """The cache of all blocks, or None if there is none."""
         if self._file is None:
             return None
-        return EncodedCache(self._file, self._width, self._kind, tuple(self._blocks))
+        return EncodedCache(self._file, self._width, self._kind, tuple(self._blocks), self.singles)
+
+    def _columns(self, features: NDArray[np.float64]) -> NDArray[Any]:
+        columns = np.ascontiguousarray(features.T)
+        if not self.singles:
+            return columns
+        found = scratch("cached", columns.shape, np.float32)
+        round_to_singles(columns, found)
+        return found
 
     def _write(self, data: memoryview) -> None:
         while data:
@@ -99,6 +114,22 @@ class CacheWriter:
         self._file = None
 
 
+@dataclass(frozen=True)
+class _Block:
+    """Where a block begins in the file, and the integers or numbers that its labels are written as."""
+
+    start: int
+    count: int
+    labels: np.dtype[Any] | None
+
+
+def _shortest(labels: NDArray[Any]) -> NDArray[Any]:
+    """Class indices as the shortest integers that hold them."""
+    if labels.dtype.kind != "i" or not labels.size or labels.min() < 0:
+        return np.ascontiguousarray(labels)
+    return np.ascontiguousarray(labels, np.min_scalar_type(int(labels.max())))
+
+
 @dataclass(frozen=True, eq=False)
 class EncodedCache:
     """Blocks of encoded records. The file is deleted when this object is."""
@@ -108,26 +139,29 @@ class EncodedCache:
     _file: Any
     _width: int
     _kind: np.dtype[Any] | None
-    _blocks: tuple[tuple[int, int], ...]
+    _blocks: tuple[_Block, ...]
+    singles: bool = False
     _memory: threading.local = field(default_factory=threading.local)
 
     def loaders(self) -> list[Callable[[], Records]]:
-        """A function for each block, as it was written: with the bits and the layout in memory that it had. The next
-        block that a thread loads overwrites a block's features."""
-        return [partial(self._load, start, count) for start, count in self._blocks]
+        """A function for each block, as it was written: with the layout in memory and the bits that it had, or with
+        features as single floats. The next block that a thread loads overwrites a block's features."""
+        return [partial(self._load, block) for block in self._blocks]
 
-    def _load(self, start: int, count: int) -> Records:
+    def _load(self, block: _Block) -> Records:
         memory = getattr(self._memory, "rows", None)
         if memory is None:
             # Fresh memory for each block would take as long as reading does.
-            memory = self._memory.rows = np.empty((self._width, max(count for _, count in self._blocks)))
-        rows = memory[:, :count]
-        whole = count == memory.shape[1]
-        position = self._read([memory.reshape(-1)] if whole else list(rows), start)
+            shape = self._width, max(one.count for one in self._blocks)
+            memory = self._memory.rows = np.empty(shape, np.float32 if self.singles else np.float64)
+        rows = memory[:, : block.count]
+        whole = block.count == memory.shape[1]
+        position = self._read([memory.reshape(-1)] if whole else list(rows), block.start)
         labels = None
-        if self._kind is not None:
-            labels = np.empty(count, self._kind)
+        if block.labels is not None:
+            labels = np.empty(block.count, block.labels)
             self._read([labels], position)
+            labels = labels.astype(self._kind, copy=False)
         return Records(rows.T, labels)
 
     def _read(self, arrays: list[NDArray[Any]], position: int) -> int:
