@@ -16,7 +16,7 @@ import pytest
 
 from comity.data import Classes, Encoding, Frame, Numeric, Parquet, Records, Schema, Source, StreamedRecords
 from comity.data.singles import truncate_to_singles
-from comity.data.tables.encoded_cache import CachePlace, CacheWriter
+from comity.data.tables.encoded_cache import CachePlace, CacheWriter, single_rows
 from comity.errors import DataError
 
 ROWS = 1000
@@ -64,13 +64,44 @@ def test_a_cache_of_single_floats_has_half_of_the_rows_and_the_labels_as_they_we
     assert halved.cache is not None and halved.digest == plain.digest
     assert os.fstat(halved.cache._file.fileno()).st_size == ROWS * (3 * 4 + 1)
     assert all(block.features.dtype == np.float64 for block in halved.blocks())
-    for one, load in zip(plain.blocks(), halved.loaders() or (), strict=True):
-        other = load()
-        assert other.features.dtype == np.float32 and other.features.strides[0] == 4
-        np.testing.assert_array_equal(other.features, truncate_to_singles(one.features))
-        assert one.labels is not None and other.labels is not None and one.labels.dtype == other.labels.dtype
-        np.testing.assert_array_equal(one.labels, other.labels)
+    # Blocks are larger than those of the source.
+    loaders = halved.loaders()
+    assert loaders is not None and len(loaders) == 1
+    found = loaders[0]()
+    assert found.features.dtype == np.float32 and found.features.strides[0] == 4
+    np.testing.assert_array_equal(found.features, truncate_to_singles(plain.features))
+    assert found.labels is not None and found.labels.dtype == np.int64
+    np.testing.assert_array_equal(found.labels, plain.labels)
     assert halved.features.dtype == np.float64
+
+
+@pytest.mark.parametrize("counts", [[], [0], [5, 0, 60], [64], [64, 1], [200, 3], [10] * 20])
+def test_blocks_of_single_floats_have_as_many_rows_as_one_takes(tmp_path: Path, counts: list[int]) -> None:
+    width = 1 << 14
+    assert single_rows(width) == 64
+    generator = np.random.default_rng(0)
+    rows = [np.asfortranarray(generator.random((count, width))) for count in counts]
+    labels = [generator.integers(0, 300, count) for count in counts]
+    writer = CacheWriter.open(CachePlace(tmp_path), singles=True)
+    for some, given in zip(rows, labels, strict=True):
+        writer.add(Records(some, given))
+    cache = writer.finish()
+    assert cache is not None
+    blocks = [copied_block(load()) for load in cache.loaders()]
+    total = sum(counts)
+    assert [len(one) for one, _ in blocks] == (
+        [64] * (total // 64) + [total % 64] * (total % 64 > 0) or [0] * bool(counts)
+    )
+    if total:
+        np.testing.assert_array_equal(
+            np.concatenate([one for one, _ in blocks]), truncate_to_singles(np.concatenate(rows))
+        )
+        np.testing.assert_array_equal(np.concatenate([one for _, one in blocks]), np.concatenate(labels))
+
+
+def copied_block(block: Records) -> tuple[Any, Any]:
+    assert block.labels is not None and block.labels.dtype == np.int64
+    return block.features.copy(), block.labels
 
 
 @pytest.mark.parametrize("labels", [[0, 255], [0, 256], [0, 70_000], [-1, 3], [0.5, 2.0], []])

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data.records import Records
-from comity.data.scratch import scratch
 from comity.data.singles import round_to_singles
 from comity.errors import DataError
 from comity.representation import short_repr
@@ -57,6 +56,9 @@ class CacheWriter:
     _blocks: list[_Block] = field(default_factory=list)
     _kind: np.dtype[Any] | None = None
     _width: int = 0
+    _gathered: NDArray[np.float32] | None = None
+    _labels: list[NDArray[Any]] = field(default_factory=list)
+    _count: int = 0
 
     @classmethod
     def open(cls, place: CachePlace, *, singles: bool = False) -> CacheWriter:
@@ -70,38 +72,56 @@ class CacheWriter:
         return cls(limit, file, singles)
 
     def add(self, records: Records) -> None:
+        """Doubles are written as they come, and single floats in larger blocks."""
+        self._width = records.features.shape[1]
+        self._kind = None if records.labels is None else records.labels.dtype
+        if not self.singles:
+            self._put(np.ascontiguousarray(records.features.T), records.labels)
+            return
+        if self._gathered is None:
+            self._gathered = np.empty((self._width, single_rows(self._width)), np.float32)
+        start, most = 0, self._gathered.shape[1]
+        while start < len(records):
+            part = slice(start, min(len(records), start + most - self._count))
+            start = part.stop
+            stop = self._count + part.stop - part.start
+            for column, place in zip(records.features.T, self._gathered):
+                round_to_singles(np.ascontiguousarray(column[part])[None], place[None, self._count : stop])
+            if records.labels is not None:
+                self._labels.append(records.labels[part].copy())
+            self._count = stop
+            if self._count == most:
+                self._put_gathered()
+
+    def finish(self) -> EncodedCache | None:
+        """The cache of all blocks, or None if there is none."""
+        if self._gathered is not None and (self._count or not self._blocks):
+            self._put_gathered()
+        if self._file is None:
+            return None
+        return EncodedCache(self._file, self._width, self._kind, tuple(self._blocks), self.singles)
+
+    def _put_gathered(self) -> None:
+        assert self._gathered is not None
+        labels = None
+        if self._kind is not None:
+            labels = np.concatenate([np.empty(0, self._kind), *self._labels])
+        self._put(np.ascontiguousarray(self._gathered[:, : self._count]), labels)
+        self._count, self._labels = 0, []
+
+    def _put(self, columns: NDArray[Any], labels: NDArray[Any] | None) -> None:
         if self._file is None:
             return
-        labels = None if records.labels is None else _shortest(records.labels)
-        size = records.features.nbytes // (2 if self.singles else 1) + (0 if labels is None else labels.nbytes)
-        if self._written + size > self.limit:
+        parts = [columns] if labels is None else [columns, _shortest(labels)]
+        if self._written + sum(part.nbytes for part in parts) > self.limit:
             self._give_up()
             return
-        self._width = records.features.shape[1]
-        parts: list[NDArray[Any]] = [self._columns(records.features)]
-        if records.labels is not None and labels is not None:
-            self._kind = records.labels.dtype
-            parts.append(labels)
-        self._blocks.append(_Block(self._written, len(records), None if labels is None else labels.dtype))
+        self._blocks.append(_Block(self._written, columns.shape[1], None if labels is None else parts[1].dtype))
         try:
             for part in parts:
                 self._write(part.data.cast("B") if part.size else memoryview(b""))
         except OSError:
             self._give_up()
-
-    def finish(self) -> EncodedCache | None:
-        """The cache of all blocks, or None if there is none."""
-        if self._file is None:
-            return None
-        return EncodedCache(self._file, self._width, self._kind, tuple(self._blocks), self.singles)
-
-    def _columns(self, features: NDArray[np.float64]) -> NDArray[Any]:
-        columns = np.ascontiguousarray(features.T)
-        if not self.singles:
-            return columns
-        found = scratch("cached", columns.shape, np.float32)
-        round_to_singles(columns, found)
-        return found
 
     def _write(self, data: memoryview) -> None:
         while data:
@@ -112,6 +132,12 @@ class CacheWriter:
     def _give_up(self) -> None:
         self._file.close()
         self._file = None
+
+
+def single_rows(width: int) -> int:
+    """Rows of a block of single floats: as many as take three megabytes, and no more than 2^15. A call of a kernel for
+    fewer costs too much beside them."""
+    return max(64, min(1 << 15, (3 << 20) // (4 * max(1, width))))
 
 
 @dataclass(frozen=True)

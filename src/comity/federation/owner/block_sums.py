@@ -37,8 +37,10 @@ _AHEAD = 2
 """Tasks for each thread that are begun before their results are taken."""
 
 _TOGETHER = 8
-"""Blocks that a task takes at most, which share what it costs to put their sums on the grid. Each thread has as many
-tasks at least, where there are enough blocks: the last ones end at about one time."""
+"""Blocks that a task takes at most, which share what it costs to put their sums on the grid."""
+
+_TASKS = 16
+"""Tasks of a thread at least, where there are enough blocks: the last ones end at about one time."""
 
 _MAX_WAITING = 1 << 16
 """Numbers of parts that wait to be put on the grid together."""
@@ -159,7 +161,7 @@ def _read_blocks(
 
 def _together(blocks: list[_Found]) -> list[list[_Found]]:
     """Neighbouring blocks, as many as a task takes."""
-    each = max(1, min(_TOGETHER, len(blocks) // (_TOGETHER * count_processors())))
+    each = max(1, min(_TOGETHER, len(blocks) // (_TASKS * count_processors())))
     return [blocks[start : start + each] for start in range(0, len(blocks), each)]
 
 

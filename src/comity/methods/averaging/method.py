@@ -28,6 +28,7 @@ from comity.data import Bounded, Classes, Encoding, Records, Schema, Target
 from comity.data.exact_sums import rows_on_grid
 from comity.data.row_products import round_rows, rows_in_cache
 from comity.data.scratch import scratch
+from comity.data.tables.encoded_cache import single_rows
 from comity.errors import Refused, StudyError
 from comity.federation.constraints import Positive
 from comity.federation.declare.bounds import RecordSum
@@ -756,8 +757,10 @@ class AveragingProtocol(Protocol):
     @property
     def _at_once(self) -> int:
         """Records of a block: as many as stay in a processor's cache, and more where sums over a block have more
-        numbers than that. Kernels have small tiles of any block."""
-        return max((4 if self._one_pass else 2) * rows_in_cache(self.features), 4 * self.features)
+        numbers than that. Kernels have small tiles of any block, which is as large as those of a cache on disk."""
+        if self._one_pass:
+            return max(single_rows(self.features), 4 * self.features)
+        return max(2 * rows_in_cache(self.features), 4 * self.features)
 
     @property
     def _one_pass(self) -> bool:

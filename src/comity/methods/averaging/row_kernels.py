@@ -43,9 +43,9 @@ MAX_FEATURES = 256
 MAX_MULTIPLIED = 64
 """Second moments of wider rows are products of BLAS, which are as exact."""
 
-TILE = 256
+TILE, MOMENT_TILE = 256, 128
 """Rows that go through all operations together: a tile stays in the nearest caches, and a loop over it is a few vector
-instructions."""
+instructions. Second moments are sums of doubles: a tile of half of the rows."""
 
 LOGISTIC, SVM, LINEAR = 0, 1, 2
 
@@ -231,6 +231,14 @@ def _dot(one: Floats, other: Floats | Singles) -> float:
     return found
 
 
+@inlined_exact
+def _dot_of_moments(one: Floats, other: Floats) -> float:
+    found = 0.0
+    for i in range(MOMENT_TILE):
+        found += one[i] * other[i]
+    return found
+
+
 def _sum_second_moments_in_numpy(x: Singles, filled: Flags, out: Floats) -> None:
     units = np.where(filled, np.trunc(x.astype(np.float64) * _FACTOR_UNITS), 0.0).reshape(len(x), len(out), -1)
     row, column = np.triu_indices(len(x))
@@ -248,13 +256,13 @@ def sum_second_moments(  # noqa: C901 (one pass over a tile)
     width, rows = x.shape
     owners = out.shape[0]
     each = rows // max(1, owners)
-    units, present = np.empty((width, TILE)), np.empty(TILE)
+    units, present = np.empty((width, MOMENT_TILE)), np.empty(MOMENT_TILE)
     for owner in range(owners):
         total = out[owner]
         for place in range(total.shape[0]):
             total[place] = 0.0
-        for first in range(owner * each, (owner + 1) * each, TILE):
-            size = min(TILE, (owner + 1) * each - first)
+        for first in range(owner * each, (owner + 1) * each, MOMENT_TILE):
+            size = min(MOMENT_TILE, (owner + 1) * each - first)
             flags = filled[first : first + size]
             for i in range(size):
                 present[i] = 1.0 if flags[i] else 0.0
@@ -262,12 +270,12 @@ def sum_second_moments(  # noqa: C901 (one pass over a tile)
                 line, found = x[j, first : first + size], units[j]
                 for i in range(size):
                     found[i] = np.trunc(np.float64(line[i]) * _FACTOR_UNITS) * present[i]
-                for i in range(size, TILE):
+                for i in range(size, MOMENT_TILE):
                     found[i] = 0.0
             place = 0
             for j in range(width):
                 for m in range(j, width):
-                    total[place] += _dot(units[j], units[m])
+                    total[place] += _dot_of_moments(units[j], units[m])
                     place += 1
         for place in range(total.shape[0]):
             total[place] /= _TERM_UNITS
