@@ -90,16 +90,27 @@ def inlined(function: _Function) -> _Function:
     return cast("_Function", _Kernel(function, inline=True))
 
 
+def inlined_exact(function: _Function) -> _Function:
+    """As `inlined`, for sums in which no order of adding rounds: the compiler may add and fuse as it likes."""
+    return cast("_Function", _Kernel(function, inline=True, exact=True))
+
+
 class _Kernel:
     """Stands for a compiled function until it is called. Functions that a kernel calls must be compiled too: the first
     call compiles all kernels of the module and puts them in their places."""
 
     def __init__(
-        self, function: Callable[..., Any], *, inline: bool, otherwise: Callable[..., Any] | None = None
+        self,
+        function: Callable[..., Any],
+        *,
+        inline: bool,
+        exact: bool = False,
+        otherwise: Callable[..., Any] | None = None,
     ) -> None:
         update_wrapper(self, function)
         self._function = function
         self._inline = inline
+        self._exact = exact
         self._otherwise = otherwise
         self._compiled: Callable[..., Any] | None = None
         self._ready = False
@@ -115,7 +126,7 @@ class _Kernel:
         # No other thread may call a kernel before the kernels that it calls are in their places.
         with _compiling:
             if self._compiled is None:
-                self._compiled = _compile(self._function, inline=self._inline)
+                self._compiled = _compile(self._function, inline=self._inline, exact=self._exact)
                 scope = self._function.__globals__
                 for name, value in list(scope.items()):
                     if isinstance(value, _Kernel):
@@ -124,13 +135,16 @@ class _Kernel:
             return self._compiled
 
 
-def _compile(function: Callable[..., Any], *, inline: bool) -> Callable[..., Any]:
+def _compile(function: Callable[..., Any], *, inline: bool, exact: bool) -> Callable[..., Any]:
     from numba import njit
 
     _listen()
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "forceinline": inline}
+    if exact:
+        options["fastmath"] = {"reassoc", "contract"}
     try:
-        kernel = njit(function, cache=True, nogil=True, error_model="numpy", forceinline=inline)
+        kernel = njit(function, cache=True, **options)
     except RuntimeError:
         # Neither the package's folder nor the user's cache is writable: every process compiles again.
-        kernel = njit(function, nogil=True, error_model="numpy", forceinline=inline)
+        kernel = njit(function, **options)
     return cast("Callable[..., Any]", kernel)

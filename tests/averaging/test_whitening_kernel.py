@@ -7,11 +7,12 @@ import pytest
 
 from comity.data.exact_sums import round_factor
 from comity.data.row_products import in_blocks
+from comity.data.singles import truncate_to_singles
 from comity.learn.record_sum import in_unit_ball
 from comity.methods.averaging import row_kernels, second_moments
 from comity.methods.averaging.objectives import _clip_residuals
-from comity.methods.averaging.row_kernels import MAX_FEATURES, as_columns, unit_columns
-from comity.methods.averaging.second_moments import MAX_DIRECTIONS, Whitening
+from comity.methods.averaging.row_kernels import MAX_FEATURES, single_columns, unit_columns
+from comity.methods.averaging.second_moments import MAX_DIRECTIONS, Whitening, sum_products, sum_single_products
 
 
 def rows_of(width: int, count: int = 150) -> np.ndarray:
@@ -73,21 +74,68 @@ def test_the_kernel_maps_rows_as_products_do(width: int) -> None:
     # What no honest coordinator sends may cancel to any digits.
     for place in (0, 1, 2, 5, 6):
         whitening = factors(width)[place]
-        np.testing.assert_allclose(whitening.map_into_ball(rows), by_products(whitening, rows), atol=1e-8)
+        # It shortens rows by (d + 8)·2^-24 more, and computes with single floats.
+        far = (width + 20) * 2.0**-24
+        np.testing.assert_allclose(whitening.map_into_ball(rows), by_products(whitening, rows), atol=far)
+
+
+@pytest.mark.parametrize("width", [1, 21, 64])
+def test_rows_are_single_floats_rounded_towards_zero(width: int) -> None:
+    rows = rows_of(width, 500)
+    rows[7, 0], rows[8, 0] = 0.5, -0.0
+    found = single_columns(rows).T.astype(np.float64)
+    assert (np.abs(found) <= np.abs(rows)).all()
+    np.testing.assert_allclose(found, rows, rtol=2.0**-23, atol=1e-40)
+    np.testing.assert_array_equal(found.T, truncate_to_singles(rows.T))
+    # Rounded once more they stay as they are, whatever holds them.
+    np.testing.assert_array_equal(single_columns(found).T, found)
+    np.testing.assert_array_equal(single_columns(found.astype(np.float32)).T, found)
+    out = np.empty((width, 500), np.float32)
+    assert single_columns(rows, out) is out
+    np.testing.assert_array_equal(out.T, found)
 
 
 @pytest.mark.parametrize("width", [1, 21])
-def test_rows_outside_of_the_ball_are_found_and_no_others(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    inside = rows_of(width, 500) * 0.999
-    outside = [inside.copy() for _ in range(3)]
-    for rows, value in zip(outside, (1.001, np.nan, np.inf)):
+def test_rows_outside_of_the_ball_are_found_and_no_others(width: int) -> None:
+    inside = rows_of(width, 500)
+    inside /= np.maximum(1, np.linalg.norm(inside, axis=1))[:, None]
+    outside = [inside.copy() for _ in range(6)]
+    for rows, value in zip(outside, (1.001, np.nan, np.inf, 1e30, 1e39, -1e300)):
         rows[437, 0] = value
-    for check in (row_kernels.surely_inside, row_kernels._surely_inside_in_numpy):
-        assert check(as_columns(inside))
-        assert not any(check(as_columns(rows)) for rows in outside)
+    for check in (row_kernels.are_inside, row_kernels._are_inside_in_numpy):
+        assert check(single_columns(inside))
+        assert not any(check(single_columns(rows)) for rows in outside)
     for rows in outside:
-        np.testing.assert_array_equal(unit_columns(rows).T, in_unit_ball(rows))
-    np.testing.assert_array_equal(unit_columns(inside.reshape(5, 100, width)).T, inside)
+        found = unit_columns(rows).T.astype(np.float64)
+        np.testing.assert_allclose(found, in_unit_ball(rows), rtol=2.0**-22, atol=1e-40)
+        assert (np.square(found).sum(1) <= 1).all() and row_kernels.are_inside(unit_columns(rows))
+        # Rows beside them are as they were, and each is what it is alone.
+        np.testing.assert_array_equal(np.delete(found, 437, 0), single_columns(np.delete(inside, 437, 0)).T)
+        np.testing.assert_array_equal(unit_columns(rows[437:438]).T, found[437:438])
+    np.testing.assert_array_equal(unit_columns(inside.reshape(5, 100, width)).T, single_columns(inside).T)
+    # Single floats of a cache are shortened as rows in memory are.
+    for rows in (outside[0], outside[3]):
+        cached = np.ascontiguousarray(single_columns(rows)).copy().T
+        np.testing.assert_array_equal(unit_columns(cached), unit_columns(rows))
+
+
+@pytest.mark.parametrize("width", [1, 21, 64, 65])
+def test_second_moments_of_any_kernel_and_batch_are_those_of_rows_on_the_grid(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = rows_of(width, 600)
+    columns, filled = single_columns(rows).copy(), np.random.default_rng(1).random(600) > 0.1
+    grid = round_factor(columns.T.astype(np.float64)) * filled[:, None]
+    found = sum_single_products(columns, filled, ())
+    np.testing.assert_array_equal(found, sum_products(grid, (slice(0, width),)))
+    parts = [sum_single_products(columns[:, part].copy(), filled[part], ()) for part in (slice(257), slice(257, None))]
+    np.testing.assert_array_equal(parts[0] + parts[1], found)
+    stacked = sum_single_products(columns, filled.reshape(3, 200), (3,))
+    assert stacked.shape == (3, found.size)
+    np.testing.assert_array_equal(stacked.sum(0), found)
+    monkeypatch.setattr(second_moments, "sum_second_moments", row_kernels._sum_second_moments_in_numpy)
+    np.testing.assert_array_equal(sum_single_products(columns, filled.reshape(3, 200), (3,)), stacked)
+    assert not sum_single_products(columns[:, :0], filled[:0], ()).any()
 
 
 @pytest.mark.parametrize("width", [2, 21])

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from comity.crypto import psi_ecdh, psi_keyed
 from comity.entropy import Stream, fresh_seed
 from comity.methods.by_columns.token_list import canonicalise_ids, require_distinct
+from experiments.bench.growth import growth_row
 
 KEYED_BAR = 1_000_000
 _KEYED = 1_000_000
@@ -31,13 +32,21 @@ Ids = NDArray[np.object_]
 
 
 def measure(*, keyed: int = _KEYED, blinded: int = _BLINDED, quick: bool = False) -> list[dict[str, Any]]:
-    """Rows for pseudonyms alone, the keyed intersection and the blinded one; half of each list is common."""
+    """Rows for pseudonyms alone, the keyed intersection and the blinded one, and how these two grow with identifiers.
+    Half of each list is common."""
     repeats = 3 if quick else _REPEATS
     if quick:
         keyed, blinded = min(keyed, 200_000), min(blinded, 1_000)
     # The compiled hash is made ready before the clock starts, as it is in every run but the first on a machine.
     psi_keyed.make_pseudonyms(bytes(32), canonicalise_ids(_people(psi_keyed.COMPILED_FROM, 0)))
-    return [_hash(keyed, repeats), _keyed(keyed, repeats), _ecdh(blinded, repeats)]
+    rows = [_hash(keyed, repeats)]
+    for kind, count, work in (("keyed", keyed, _keyed), ("ecdh", blinded, _ecdh)):
+        few = count // 8
+        fewer, most = work(few, repeats), work(count, repeats)
+        costs = [2 * ids / row["ours"] for ids, row in ((few, fewer), (count, most))]
+        note = "both parties and the coordinator"
+        rows += [most, growth_row(f"ids {few} to {count}, {kind}", [few, count], costs, note) | {"repeats": repeats}]
+    return rows
 
 
 def _people(count: int, first: int) -> Ids:

@@ -18,6 +18,7 @@ from comity.data import Records
 from comity.entropy import Stream
 from comity.methods.summary import FourierFeatures, OneShotSummary, Summary, gamma_of_records, herd_features, mmd2
 from comity.protocol import RunOptions, Terms, simulate
+from experiments.bench.growth import growth_row
 
 RECORDS, OWNERS, COLUMNS, FEATURES, CHOSEN, WISHED = 1_000_000, 10, 140, 140, 1000, 2000
 # Rounds of the anchor that are timed.
@@ -26,7 +27,8 @@ EPSILON, DELTA = 1.0, 1e-5
 
 
 def measure(*, quick: bool = False) -> list[dict[str, Any]]:
-    """Rows: processor seconds with 140 features and with as many as the rule says, and the peak memory."""
+    """Rows: processor seconds with 140 features and with as many as the rule says, the peak memory, and how the seconds
+    grow with records."""
     records = RECORDS // 20 if quick else RECORDS
     with threadpool_limits(1, user_api="blas"):
         return _measured(records, CHOSEN // 10 if quick else CHOSEN)
@@ -57,7 +59,12 @@ def _measured(records: int, chosen: int) -> list[dict[str, Any]]:
     own = sum(one.features.nbytes for one in held.values()) / 2**20
     memory = {"case": f"memory {records}x{COLUMNS}", "ours": peak, "anchor": own, "ratio": peak / own, "unit": "MB"}
     note = "peak of the process after both runs; anchor: the encoded records alone"
-    return [*rows, {**memory, "repeats": 1, "spread": 0.0, "better": "lower", "note": note}]
+    few = records // 8
+    fewer, _, _ = _run(generated(few), gamma, FEATURES, chosen)
+    growth = growth_row(
+        f"records {few} to {records}", [few, records], [fewer, runs[0][0]], f"{FEATURES} features, the whole run"
+    )
+    return [*rows, {**memory, "repeats": 1, "spread": 0.0, "better": "lower", "note": note}, growth]
 
 
 def _run(held: dict[str, Records], gamma: float, dimensions: int | str, chosen: int) -> tuple[float, float, int]:

@@ -20,6 +20,7 @@ from comity.errors import ComityError
 from comity.methods.synthetic import Synthetic, SyntheticColumnsProtocol
 from comity.methods.vertical import ProductMethod
 from comity.protocol import Result, Terms, simulate
+from experiments.bench.growth import growth_row
 from experiments.data.adult import census_schema
 
 ROWS, OWNERS = 44_000, 3
@@ -29,8 +30,16 @@ _WARM = 300
 
 
 def measure(*, rows: int = ROWS, quick: bool = False) -> list[dict[str, Any]]:
-    """A row for each way to multiply; the cheaper one first, because peak memory never falls."""
-    return [_measured(products, rows // 10 if quick else rows) for products in get_args(ProductMethod)]
+    """A row for each way to multiply, and how its processor time grows with records. The cheaper one is first, because
+    peak memory never falls."""
+    most = rows // 10 if quick else rows
+    few = max(_WARM, most // 8)
+    found = []
+    for products in get_args(ProductMethod):
+        fewer, measured = _measured(products, few), _measured(products, most)
+        costs = [fewer["cpu"], measured["cpu"]]
+        found += [measured, growth_row(f"records {few} to {most} {products}", [few, most], costs, "the whole run")]
+    return found
 
 
 def protocol_of(products: ProductMethod, rows: int) -> SyntheticColumnsProtocol:

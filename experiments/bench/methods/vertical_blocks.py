@@ -12,6 +12,7 @@ Files are made by a process of their own. BLAS has one thread.
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,7 @@ from comity.errors import ComityError
 from comity.methods.vertical import ProductMethod
 from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
+from experiments.bench.growth import growth_row
 from experiments.bench.kernels.product_stream import peak_mb
 
 FEATURES, PARTIES = 20, ("north", "south")
@@ -68,10 +70,15 @@ south = "south.parquet"
 def measure(
     *, rows: int = 1_000_000, products: ProductMethod = "dealer", folder: Path | None = None
 ) -> list[dict[str, Any]]:
-    """Rows: processor seconds, peak memory and megabytes sent of one run. Files are made in `folder`, or where
-    temporary files go, and deleted; with the run's own they take about 1.5 KB a record."""
+    """Rows: processor seconds, peak memory and megabytes sent of one run, and how the seconds grow with records. Files
+    are made in `folder`, or where temporary files go, and deleted; with the run's own they take about 1.5 KB a
+    record."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        home = Path(place)
+        home, few = Path(place), max(1000, rows // 8)
+        _apart(_write, home, few, products)
+        fewer = _apart(_ours, home, few, products)
+        shutil.rmtree(home)
+        home.mkdir()
         _apart(_write, home, rows, products)
         ours, anchor = _apart(_ours, home, rows, products), _apart(_anchor, home, rows, products)
     case, columns = f"blocks {rows}x{FEATURES} {products}", rows * (FEATURES + 1) * 8 / 1e6
@@ -94,9 +101,13 @@ def measure(
             "anchor": columns,
             "ratio": ours["peak_mb"] / columns,
             "unit": "MB",
-            "note": f"peak of the process, {ours['idle_mb']:.0f} MB before data; anchor: the encoded columns alone",
+            "note": f"peak of the process, {ours['idle_mb']:.0f} MB before data, and with {few:,} records "
+            f"{fewer['peak_mb']:.0f} MB; anchor: the encoded columns alone",
         }
         | common,
+        growth_row(
+            f"records {few} to {rows} {products}", [few, rows], [fewer["seconds"], ours["seconds"]], "the whole run"
+        ),
     ]
 
 

@@ -83,6 +83,13 @@ class ExactSum:
         return cls(high.astype(np.int64), low.astype(np.int64))
 
     @classmethod
+    def of_all(cls, parts: Floats) -> ExactSum:
+        """The sum of at most 2^16 blocks, (blocks, ...)."""
+        each = cls.of(parts)
+        low = each.low.sum(axis=0)
+        return cls(each.high.sum(axis=0) + (low >> _WORD), low & ((1 << _WORD) - 1))
+
+    @classmethod
     def total(cls, parts: Iterable[ExactSum]) -> ExactSum:
         first, *others = parts
         found = cls(first.high.copy(), first.low.copy())

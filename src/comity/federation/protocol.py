@@ -148,6 +148,11 @@ class Protocol(Part):
         """Whether all are exact sums (`comity.data.exact_sums`): then records may stay on an owner's engine."""
         return False
 
+    def reads_singles(self, consortium: Consortium) -> bool:
+        """Whether all of them round features to single floats, towards zero, before anything else is computed
+        (`comity.data.singles`): a cache may then hold those."""
+        return False
+
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         """Ask for steps, and return the released values by the names of their releases."""
         raise NotImplementedError(f"{type(self).__name__} coordinates nothing")

@@ -14,6 +14,12 @@ def test_the_rows_of_both_measurements_have_figures_and_say_what_is_missing(monk
     # None in place of a module makes its import fail, as on a machine without it.
     monkeypatch.setitem(sys.modules, psi._OPENMINED, None)
     rows = psi.measure(keyed=3000, blinded=40, quick=True)
+    growth = [row for row in rows if row["unit"] == "exponent"]
+    assert [row["case"] for row in growth] == [
+        "growth with ids 375 to 3000, keyed",
+        "growth with ids 5 to 40, ecdh",
+    ]
+    rows = [row for row in rows if row not in growth]
     assert [row["case"].split(":")[0] for row in rows] == ["keyed", "keyed", "ecdh"]
     assert rows[2]["anchor"] is None and rows[2]["ratio"] is None and "not installed" in rows[2]["note"]
     assert [row.get("bytes") for row in rows] == [None, 2 * 3000 * 16, 4 * 40 * 32]

@@ -15,9 +15,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_bench_measures_runs_beside_greedy_choice_and_memory(small: None) -> None:
     rows = summary._measured(2000, 20)
-    assert [row["unit"] for row in rows] == ["CPU s", "CPU s", "MB"]
-    assert all(row["ours"] > 0 and row["anchor"] > 0 for row in rows)
-    assert "20 features, p=20" in rows[0]["case"] and "summary" in BENCHES
+    assert [row["unit"] for row in rows] == ["CPU s", "CPU s", "MB", "exponent"]
+    assert all(row["ours"] > 0 and row["anchor"] > 0 for row in rows[:3])
+    assert (
+        rows[3]["case"] == "growth with records 250 to 2000"
+        and "20 features, p=20" in rows[0]["case"]
+        and "summary" in BENCHES
+    )
 
 
 def test_a_tenth_of_every_owner_is_of_the_consumers_kind(small: None) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -68,12 +68,14 @@ class StreamedRecords:
         piece: int = PIECE_ROWS,
         cache: CachePlace | None = None,
         positions: CachePlace | None = None,
+        singles: bool = False,
     ) -> StreamedRecords:
         """Read every record. Records that the schema refuses are refused now, before anything is reserved. With a place
-        for a cache and room there, they are not read again. A place for `positions` takes them without identifiers, to
+        for a cache and room there, they are not read again; its features are `singles` for a method that rounds all
+        features to single floats (`comity.data.singles`). A place for `positions` takes them without identifiers, to
         be read by position; without room there they are refused."""
         stamp, digest, tally, count = _stamp(source), _Digest(), Tally.start(), 0
-        writer = None if cache is None else CacheWriter.open(cache)
+        writer = None if cache is None else CacheWriter.open(cache, singles=singles)
         rows = None if positions is None else RowWriter.open(positions, encoding.width)
         for records, changed in encode_blocks(source, encoding, where, piece):
             digest.add(records)
@@ -95,8 +97,11 @@ class StreamedRecords:
         """All records in order, in blocks; one empty block if there are none. The next block overwrites a block's
         features: copy them to keep them."""
         self._require_same(_stamp(self.source) == self._stamp)
-        if self.cache is not None:
-            yield from (load() for load in self.cache.loaders())
+        # A cache has no identifiers.
+        if self.cache is not None and self.encoding.schema.identifier is None:
+            for load in self.cache.loaders():
+                block = load()
+                yield replace(block, features=block.features.astype(np.float64, copy=False))
             return
         count = 0
         for records, _ in encode_blocks(self.source, self.encoding, self.where, self.piece):
@@ -105,8 +110,9 @@ class StreamedRecords:
         self._require_same(count == self.count)
 
     def loaders(self) -> list[Callable[[], Records]] | None:
-        """A function for each block, for several threads, where blocks can be read in any order. The next block that a
-        thread loads overwrites a block's features."""
+        """A function for each block, without identifiers, for several threads, where blocks can be read in any order.
+        The next block that a thread loads overwrites a block's features, which are single floats where the cache has
+        those."""
         if self.cache is None:
             return None
         self._require_same(_stamp(self.source) == self._stamp)

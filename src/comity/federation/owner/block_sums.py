@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -26,14 +27,23 @@ from comity.federation.owner.prepared_rows import Pieces, Preparation
 from comity.federation.owner.rows import Rows, split_block
 
 if TYPE_CHECKING:
-    from comity.data import LocalRecords
+    from comity.data import LocalRecords, StreamedRecords
 
 Floats = NDArray[np.float64]
 Part = ExactSum | Floats
 _Found = TypeVar("_Found")
 
 _AHEAD = 2
-"""Blocks for each thread that are begun before their results are taken."""
+"""Tasks for each thread that are begun before their results are taken."""
+
+_TOGETHER = 8
+"""Blocks that a task takes at most, which share what it costs to put their sums on the grid."""
+
+_TASKS = 16
+"""Tasks of a thread at least, where there are enough blocks: the last ones end at about one time."""
+
+_MAX_WAITING = 1 << 16
+"""Numbers of parts that wait to be put on the grid together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,22 +60,41 @@ class BlockSum:
         if self.exact:
             object.__setattr__(self, "at_once", min(self.at_once or MAX_BLOCK_ROWS, MAX_BLOCK_ROWS))
 
-    def of_rows(self, rows: Rows, place: int | None = None, pieces: Pieces | None = None) -> Part:
-        """The part of one piece; `place` is its number among all of the owner's, where it is known."""
-        if pieces is not None:
-            rows = replace(rows, prepared=pieces.take(rows.features, place))
-        elif self.prepare is not None:
-            rows = replace(rows, prepared=self.prepare.once(rows.features))
-        found = self.part(rows)
-        # A copy: `part` may return the block itself, which the next block overwrites.
-        return ExactSum.of(found) if self.exact else np.array(found)
+    def of_pieces(self, pieces: Iterable[tuple[Rows, int | None]], kept: Pieces | None = None) -> list[Part]:
+        """The parts of some pieces, each with its number among all of the owner's where it is known; one part for all
+        of them where the sum is exact."""
+        found: list[Part] = []
+        waiting: list[Floats] = []
+
+        def put_on_grid() -> None:
+            found.append(ExactSum.of_all(np.stack(waiting)))
+            waiting.clear()
+
+        for rows, place in pieces:
+            # A copy: `part` may return the block itself, which the next block overwrites.
+            part = np.array(self._part_of(rows, place, kept), np.float64 if self.exact else None)
+            if not self.exact:
+                found.append(part)
+                continue
+            if waiting and (part.shape != waiting[0].shape or part.size * len(waiting) > _MAX_WAITING):
+                put_on_grid()
+            waiting.append(part)
+        if waiting:
+            put_on_grid()
+        return [ExactSum.total(_exact(found))] if self.exact else found
 
     def of_block(self, block: Records) -> list[Part]:
-        parts = [self.of_rows(rows) for rows in split_block(block, self.every, self.at_once)]
-        return [ExactSum.total(_exact(parts))] if self.exact else parts
+        return self.of_pieces((rows, None) for rows in split_block(block, self.every, self.at_once))
 
     def exactly_of_block(self, block: Records) -> list[ExactSum]:
         return list(_exact(self.of_block(block)))
+
+    def _part_of(self, rows: Rows, place: int | None, kept: Pieces | None) -> Floats:
+        if kept is not None:
+            rows = replace(rows, prepared=kept.take(rows.features, place))
+        elif self.prepare is not None:
+            rows = replace(rows, prepared=self.prepare.once(rows.features))
+        return self.part(rows)
 
     def add(self, parts: Iterable[Part]) -> Floats:
         """The sum of parts in their order."""
@@ -88,8 +117,9 @@ def read_parts(
     """The parts of a sum in the order of the records. `reading` translates the errors of a source."""
     if isinstance(records, Records):
         # In memory: a thread gets a piece.
-        rows = list(split_block(records, work.every, work.at_once))
-        yield from map_in_order([partial(work.of_rows, one, at, pieces) for at, one in enumerate(rows)])
+        rows = list(zip(split_block(records, work.every, work.at_once), count()))
+        for found in map_in_order([partial(work.of_pieces, some, pieces) for some in _together(rows)]):
+            yield from found
         return
     if isinstance(records, EngineRecords):
         if not work.exact:
@@ -99,6 +129,12 @@ def read_parts(
         with reading():
             yield from records.add_up(work.exactly_of_block)
         return
+    yield from _read_blocks(records, work, reading)
+
+
+def _read_blocks(
+    records: StreamedRecords, work: BlockSum, reading: Callable[[], AbstractContextManager[None]]
+) -> Iterator[Part]:
     loaders = records.loaders()
     if loaders is None:
         blocks = records.blocks()
@@ -109,13 +145,24 @@ def read_parts(
                 return
             yield from work.of_block(block)
 
-    def read(load: Callable[[], Records]) -> list[Part]:
-        with reading():
-            block = load()
-        return work.of_block(block)
+    def read(some: list[Callable[[], Records]]) -> Iterator[tuple[Rows, int | None]]:
+        for load in some:
+            with reading():
+                block = load()
+            for rows in split_block(block, work.every, work.at_once):
+                yield rows, None
 
-    for found in map_in_order([partial(read, load) for load in loaders or ()]):
+    def parts_of(some: list[Callable[[], Records]]) -> list[Part]:
+        return work.of_pieces(read(some))
+
+    for found in map_in_order([partial(parts_of, some) for some in _together(loaders)]):
         yield from found
+
+
+def _together(blocks: list[_Found]) -> list[list[_Found]]:
+    """Neighbouring blocks, as many as a task takes."""
+    each = max(1, min(_TOGETHER, len(blocks) // (_TASKS * count_processors())))
+    return [blocks[start : start + each] for start in range(0, len(blocks), each)]
 
 
 def map_in_order(tasks: list[Callable[[], _Found]]) -> Iterator[_Found]:

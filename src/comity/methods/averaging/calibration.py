@@ -26,7 +26,7 @@ from comity.data.exact_sums import round_term
 from comity.data.row_products import Weights as RowWeights
 from comity.data.row_products import row_norms, row_sums, softmax_rows
 from comity.methods.averaging.objectives import Objective
-from comity.methods.averaging.row_kernels import as_columns, sum_calibrations
+from comity.methods.averaging.row_kernels import single_columns, sum_calibrations
 
 Floats = NDArray[np.float64]
 
@@ -90,13 +90,15 @@ def calibration_sums(
     return np.asarray(round_term(np.where(filled[..., None], both, 0.0)).sum(-2), np.float64)
 
 
-def logistic_sums(weights: Floats, x: Floats, y: NDArray[Any], filled: NDArray[np.bool_], limits: Limits) -> Floats:
+def logistic_sums(
+    weights: Floats, x: Floats | NDArray[np.float32], y: NDArray[Any], filled: NDArray[np.bool_], limits: Limits
+) -> Floats:
     """`calibration_sums` of a logistic loss at `Objective.clip_coefficients` in one pass, for rows that are not too
     wide. The last digits of a score are others than there."""
     found = np.empty((*x.shape[:-2], 2))
     lines = np.ascontiguousarray(y.reshape(-1)), np.ascontiguousarray(filled.reshape(-1))
     ends = np.array([limits.least, limits.most, limits.growth])
-    sum_calibrations(as_columns(x), weights[0], *lines, ends, found.reshape(-1, 2))
+    sum_calibrations(single_columns(x), weights[0], *lines, ends, found.reshape(-1, 2))
     return found
 
 

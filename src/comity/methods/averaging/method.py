@@ -28,6 +28,7 @@ from comity.data import Bounded, Classes, Encoding, Records, Schema, Target
 from comity.data.exact_sums import rows_on_grid
 from comity.data.row_products import round_rows, rows_in_cache
 from comity.data.scratch import scratch
+from comity.data.tables.encoded_cache import single_rows
 from comity.errors import Refused, StudyError
 from comity.federation.constraints import Positive
 from comity.federation.declare.bounds import RecordSum
@@ -77,7 +78,7 @@ from comity.methods.averaging.objectives import (
 from comity.methods.averaging.published.constants import PAPER, MaxRecords
 from comity.methods.averaging.published.noise import Kind as NoiseKind
 from comity.methods.averaging.regression import Moments, fit_regression, moments_are_better
-from comity.methods.averaging.row_kernels import unit_columns
+from comity.methods.averaging.row_kernels import single_columns, unit_columns
 from comity.methods.averaging.second_moments import (
     MAX_WHOLE_FEATURES,
     Blocks,
@@ -93,6 +94,7 @@ from comity.methods.averaging.second_moments import (
     sensitivity,
     sum_moments,
     sum_products,
+    sum_single_products,
     weigh_products,
 )
 from comity.methods.averaging.weight_noise import estimate_weight_noise
@@ -634,6 +636,10 @@ class AveragingProtocol(Protocol):
     def sums_exactly(self, consortium: Consortium) -> bool:
         return self.streams(consortium)
 
+    def reads_singles(self, consortium: Consortium) -> bool:
+        """The kernels of a descent do. An evaluation scores rows as they are."""
+        return self._one_pass and consortium.evaluation is None and self.solver_for(consortium) == "gradient"
+
     # What the coordinator does.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
@@ -751,8 +757,10 @@ class AveragingProtocol(Protocol):
     @property
     def _at_once(self) -> int:
         """Records of a block: as many as stay in a processor's cache, and more where sums over a block have more
-        numbers than that. Kernels have small tiles of any block."""
-        return max((4 if self._one_pass else 2) * rows_in_cache(self.features), 4 * self.features)
+        numbers than that. Kernels have small tiles of any block, which is as large as those of a cache on disk."""
+        if self._one_pass:
+            return max(single_rows(self.features), 4 * self.features)
+        return max(2 * rows_in_cache(self.features), 4 * self.features)
 
     @property
     def _one_pass(self) -> bool:
@@ -764,6 +772,8 @@ class AveragingProtocol(Protocol):
         blocks = self.blocks
 
         def part(rows: Rows) -> Floats:
+            if is_narrow(self.features):
+                return sum_single_products(unit_columns(rows.features), rows.filled, rows.filled.shape[:-1])
             return sum_products(rows_on_grid(in_unit_ball(rows.features), rows.filled), blocks)
 
         site.contribute(weigh_products(site.total(part, at_once=self._at_once, exact=True), blocks))
@@ -774,6 +784,8 @@ class AveragingProtocol(Protocol):
 
         def part(rows: Rows) -> Floats:
             _, whitened = rows.prepared
+            if is_narrow(self.features):
+                return sum_single_products(single_columns(whitened), rows.filled, rows.filled.shape[:-1])
             return sum_products(rows_on_grid(whitened, rows.filled), blocks)
 
         total = site.total(part, at_once=self._at_once, prepare=_whiten_rows(whitening, self._one_pass), exact=True)
@@ -789,11 +801,12 @@ class AveragingProtocol(Protocol):
         # The kernels read class indices as they are.
         targets = scale if self.model == "linear" else np.asarray
 
+        factors = map_rows.factors_of_kernel if self._one_pass else ()
+
         def by_kernel(rows: Rows) -> Floats:
             if not rows.prepared:
-                found = objective.sum_whitened(
-                    coefficients, rows.features, targets(rows.labels), rows.filled, clip, *map_rows.factors_of_kernel
-                )
+                lines = targets(rows.labels), rows.filled, clip, *factors
+                found = objective.sum_whitened(coefficients, rows.features, *lines)
                 if found is not None:
                     return found
             inside, whitened = rows.prepared or prepare.compute(rows.features, False)
@@ -1034,13 +1047,11 @@ def _whiten_rows(received: Floats, one_pass: bool) -> Preparation:
         if not whitening.by_kernel:
             inside = in_unit_ball(features)
             return round_rows(inside), whitening.map_on_grid(inside)
-        columns = unit_columns(features)
-        inside = columns.T.reshape(features.shape)
-        whitened = whitening.map_on_grid(inside, None if keep else scratch("whitened", columns.shape, np.float32))
-        if not one_pass:
-            return round_rows(inside), whitened
-        # The kernels round to single floats themselves: those take half of the memory where they are kept.
-        return inside.astype(np.float32, order="K") if keep else inside, whitened
+        shape = features.shape[-1], prod(features.shape[:-1])
+        columns = unit_columns(features, np.empty(shape, np.float32) if keep and one_pass else None)
+        singles = columns.T.reshape(features.shape)
+        whitened = whitening.map_on_grid(singles, None if keep else scratch("whitened", shape, np.float32))
+        return singles if one_pass else round_rows(in_unit_ball(features)), whitened
 
     return Preparation(f"whitened {received.shape}".encode() + received.tobytes(), compute)
 

@@ -30,11 +30,19 @@ from comity.errors import StudyError
 from comity.learn.fits import Fit, Huber, SmoothedHinge, contrasts, fit_logistic, fit_one_margin, fit_softmax, one_hot
 from comity.learn.norm_bound import minimiser_radius
 from comity.methods.averaging.published.noise import gradient_diameter
-from comity.methods.averaging.row_kernels import LINEAR, LOGISTIC, SVM, as_columns, sum_residuals, sum_whitened
+from comity.methods.averaging.row_kernels import (
+    LINEAR,
+    LOGISTIC,
+    SVM,
+    single_columns,
+    sum_residuals,
+    sum_whitened,
+)
 from comity.special import expit
 
 Floats = NDArray[np.float64]
-Prepared = Floats | NDArray[np.float32]
+Singles = NDArray[np.float32]
+Prepared = Floats | Singles
 Kind = Literal["logistic", "softmax", "svm", "linear"]
 # Gradient norm at which a local solver stops; each of two neighbours may be off by this over λ.
 TOLERANCE = 1e-10
@@ -123,7 +131,8 @@ class Objective:
         found = np.empty((*x.shape[:-2], 1, x.shape[-1]))
         owners = found.reshape(-1, x.shape[-1])
         lines = np.ascontiguousarray(y.reshape(-1)), np.ascontiguousarray(filled.reshape(-1))
-        sum_residuals(as_columns(x), as_columns(along, "along"), weights[0], *lines, self.margin, clip, owners)
+        columns = single_columns(x), single_columns(along, name="along")
+        sum_residuals(*columns, weights[0], *lines, self.margin, clip, owners)
         return found
 
     def _clipped(
@@ -134,12 +143,12 @@ class Objective:
     def sum_whitened(
         self,
         weights: Floats,
-        x: Floats,
+        x: Prepared,
         y: NDArray[Any],
         filled: NDArray[np.bool_],
         clip: float,
-        directions: Floats,
-        scale: float,
+        directions: Singles,
+        scale: np.float32,
     ) -> Floats | None:
         """`sum_margins` along the whitened rows of `x`, to the last bit, without making them; None where a row may be
         outside of the unit ball."""
@@ -147,7 +156,7 @@ class Objective:
         found = np.empty((*x.shape[:-2], 1, x.shape[-1]))
         owners = found.reshape(-1, x.shape[-1])
         lines = np.ascontiguousarray(y.reshape(-1)), np.ascontiguousarray(filled.reshape(-1))
-        inside = sum_whitened(as_columns(x), directions, scale, weights[0], *lines, self.margin, clip, owners)
+        inside = sum_whitened(single_columns(x), directions, scale, weights[0], *lines, self.margin, clip, owners)
         return found if inside else None
 
     def turn_sum(self, total: Floats) -> Floats:

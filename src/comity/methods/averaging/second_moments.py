@@ -39,16 +39,23 @@ from math import prod, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data.exact_sums import FACTOR_PLACES, round_factor
+from comity.data.exact_sums import FACTOR_PLACES, round_factor, rows_on_grid
 from comity.data.row_products import Weights as RowWeights
 from comity.data.row_products import clip_received, in_blocks
 from comity.federation.declare.bounds import Range, Weights
 from comity.federation.declare.plausibility import moment_ranges
 from comity.learn.record_sum import from_upper_triangle, in_unit_ball, triangle_weights, upper_products
-from comity.methods.averaging.row_kernels import MAX_FEATURES, as_columns, whiten
+from comity.methods.averaging.row_kernels import (
+    MAX_FEATURES,
+    MAX_MULTIPLIED,
+    single_columns,
+    sum_second_moments,
+    whiten,
+)
 
 Floats = NDArray[np.float64]
-Whitened = NDArray[np.float32] | Floats
+Singles = NDArray[np.float32]
+Whitened = Singles | Floats
 Blocks = tuple[slice, ...]
 
 MAX_WHOLE_FEATURES = 1500
@@ -105,6 +112,20 @@ def sum_products(rows: Floats, blocks: Blocks) -> Floats:
     parts = [upper_products(rows[..., block]) for block in blocks]
     squares = sum(part[..., _diagonal(block.stop - block.start)].sum(-1) for part, block in zip(parts, blocks))
     return np.concatenate([*parts, np.asarray(squares)[..., None]], axis=-1)
+
+
+def sum_single_products(x: Singles, filled: NDArray[np.bool_], owners: tuple[int, ...]) -> Floats:
+    """`sum_products` of one block that holds all features, of columns (d, n) of the unit ball on the grid of exact
+    sums: (*owners, entries)."""
+    width, moments = len(x), np.empty((prod(owners), _triangle(slice(0, len(x)))))
+    if width <= MAX_MULTIPLIED:
+        sum_second_moments(x, np.ascontiguousarray(filled.reshape(-1)), moments)
+    else:
+        rows = rows_on_grid(x.T, filled.reshape(-1))
+        for owner, part in enumerate(np.split(rows, prod(owners))):
+            moments[owner] = upper_products(part)
+    squares = moments[:, _diagonal(width)].sum(-1, keepdims=True)
+    return np.concatenate([moments, squares], axis=1).reshape(*owners, -1)
 
 
 def weigh_products(total: Floats, blocks: Blocks) -> Floats:
@@ -217,29 +238,32 @@ class Whitening:
         return in_blocks(self._map, rows, rows.shape[-1])
 
     def map_into_ball(self, rows: Floats) -> Floats:
-        """The same, scaled into the unit ball for any factors."""
+        """The same, scaled into the unit ball for any factors. Up to `MAX_FEATURES` features they are single floats
+        that are computed of single floats."""
         if self.by_kernel:
-            return np.asarray(self._whiten(rows, 0.0, np.empty((rows.shape[-1], prod(rows.shape[:-1])))), np.float64)
+            return self._whiten(rows, 0.0, np.empty((rows.shape[-1], prod(rows.shape[:-1])), np.float32)).astype(
+                np.float64
+            )
         return in_blocks(lambda block: in_unit_ball(self._map(block)), rows, rows.shape[-1])
 
-    def map_on_grid(self, rows: Floats, out: Whitened | None = None) -> Whitened:
+    def map_on_grid(self, rows: Whitened, out: Singles | None = None) -> Whitened:
         """`round_factor` of `map_into_ball`. Up to `MAX_FEATURES` features they are single floats, which hold multiples
         of 2^-18 in the unit ball exactly, and are written to `out` (d, rows) where it is given."""
         if not self.by_kernel:
-            return round_factor(self.map_into_ball(rows))
+            return round_factor(self.map_into_ball(np.asarray(rows, np.float64)))
         if out is None:
             out = np.empty((rows.shape[-1], prod(rows.shape[:-1])), np.float32)
         return self._whiten(rows, 2.0**FACTOR_PLACES, out)
 
-    def _whiten(self, rows: Floats, units: float, out: Whitened) -> Whitened:
-        whiten(as_columns(rows), *self.factors_of_kernel, units, out)
+    def _whiten(self, rows: Whitened, units: float, out: Singles) -> Singles:
+        whiten(single_columns(rows), *self.factors_of_kernel, np.float32(units), out)
         return out.T.reshape(rows.shape)
 
     @property
-    def factors_of_kernel(self) -> tuple[Floats, float]:
-        """B and c, clipped to public ranges."""
+    def factors_of_kernel(self) -> tuple[Singles, np.float32]:
+        """B and c, clipped to public ranges, as single floats."""
         (stage,) = self._stages
-        return stage.directions, stage.scale
+        return stage.directions.astype(np.float32), np.float32(stage.scale)
 
     @property
     def by_kernel(self) -> bool:

@@ -29,7 +29,7 @@ import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
-from comity.data.row_products import clip_received, products
+from comity.data.row_products import clip_received
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import OpenedValue
@@ -76,12 +76,17 @@ and its maximum. On the same training rows at ε = 1, six draws, of 0, 0.5 and 1
 0.5, 0.112 without, 0.075 with 1. The others are equal up to chance: HAR alone decides. Other maxima were not tried."""
 
 
-def compute_partial_scores(own: Floats, weights: Floats, constant: float, centre: float, half_width: float) -> Floats:
-    """A party's features times its weights, plus its constant, clipped to an interval around `centre`. The score of a
-    row does not depend on the other rows."""
+def compute_partial_scores(units: Floats, weights: Floats, constant: float, centre: float, half_width: float) -> Floats:
+    """A party's features, in units of 2^−PLACES, times its weights, plus its constant, clipped to an interval around
+    `centre`. The score of a row does not depend on the other rows: weights are rounded to so few places that all sums
+    are whole numbers below 2^53."""
+    received = clip_received(weights)
+    places = 53 - PLACES - len(received).bit_length()
+    exponent = int(np.frexp(np.abs(received).max(initial=0.0))[1])
+    whole = np.rint(np.ldexp(received, places - exponent))
     with np.errstate(over="ignore", invalid="ignore"):
-        away = products(own, clip_received(weights)[None])[:, 0] + (constant - centre)
-        # fmin and fmax take the number where huge weights make NaN.
+        away = np.ldexp(units @ whole, exponent - places - PLACES) + (constant - centre)
+        # fmin and fmax take the number where a huge constant makes NaN.
         return np.asarray(centre + np.fmin(np.fmax(away, -half_width), half_width), np.float64)
 
 
@@ -208,7 +213,7 @@ class Rounds(Protocol, ABC):
     def scores(self, units: Floats, party: str, weights: Floats, interval: Floats, curve: Response = WIDEST) -> Angles:
         """A party's partial scores on the circle, from its features."""
         own, constant = self.own_weights(party, weights)
-        found = compute_partial_scores(np.ldexp(units, -PLACES), own, constant, float(interval[0]), float(interval[1]))
+        found = compute_partial_scores(units, own, constant, float(interval[0]), float(interval[1]))
         return curve.to_angles(found)
 
     def instruments(self, units: Floats, party: str, whitening: Floats) -> Floats:

@@ -76,7 +76,15 @@ def load_records(
     if protocol.reads_by_position and protocol.streams(consortium):
         positions, cache = _place_by_position(cache, where), None
     kept = None if only_check else cache
-    streamed = StreamedRecords.scan(source, encoding, where=where, limit=limit, cache=kept, positions=positions)
+    streamed = StreamedRecords.scan(
+        source,
+        encoding,
+        where=where,
+        limit=limit,
+        cache=kept,
+        positions=positions,
+        singles=protocol.reads_singles(consortium),
+    )
     if not protocol.streams(consortium):
         streamed.require_memory()
     return streamed, None
