@@ -52,7 +52,7 @@ TUNED = {
         "EXPLAINED",
         "_NOISY",
         "_ROUNDS",
-        "_UNCERTAIN",
+        "_MATCHED_CLASSES",
         "_LEAST_L2",
         "_ENOUGH_ROWS",
     ),

@@ -236,7 +236,7 @@ class SoftLabelProtocol(Protocol):
     """
 
     name: ClassVar[str] = "softlabel"
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
 
     auxiliary: Floats
     classes: tuple[str, ...]
