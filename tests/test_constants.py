@@ -53,6 +53,7 @@ TUNED = {
         "_NOISY",
         "_ROUNDS",
         "_MATCHED_CLASSES",
+        "_PART_POWER",
         "_LEAST_L2",
         "_ENOUGH_ROWS",
     ),

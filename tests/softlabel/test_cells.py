@@ -68,13 +68,14 @@ def test_cells_that_differ_by_noise_alone_fall_back_on_their_mean() -> None:
     np.testing.assert_allclose(shrink_cells(plain + noise[0], deviation), plain + noise[0], atol=1e-12)
 
 
-def test_exact_cells_are_believed_however_little_they_differ() -> None:
-    """One square of differences that is expected would call smaller ones noise, the more surely the less noise there
-    is."""
+def test_cells_that_clearly_differ_are_believed_however_little_they_do() -> None:
+    """A single square of differences that is expected would call smaller ones noise. Here they have a square of .07,
+    three times the deviation that noise gives it in the first case."""
     generator = np.random.default_rng(5)
-    little = 0.15 * np.eye(4)[:, np.arange(100) % 4] / 10
-    found = [kept(little + deviation * generator.normal(size=(4, 100)), deviation) for deviation in (1e-5, 1e-4, 1e-3)]
-    assert min(found) > 0.99
+    little = 0.29 * np.eye(8)[:, np.arange(27) % 8] / np.sqrt(27)
+    for deviation in (0.033, 1e-3, 1e-5):
+        found = [kept(little + deviation * generator.normal(size=(8, 27)), deviation) for _ in range(8)]
+        assert np.mean(found) > 0.75
 
 
 def test_cells_are_believed_by_the_evidence_and_by_the_prior_where_noise_would_answer() -> None:

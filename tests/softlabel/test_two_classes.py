@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from comity.methods.softlabel.record_sums import EXPLAINED, clip
-from comity.methods.softlabel.two_classes import Expected, likely_shares, likely_sums
+from comity.methods.softlabel.two_classes import Expected, likely_shares, likely_sums, sample_squares
 
 RECORDS, DIRECTIONS = 20, 3
 EXPECTED = Expected(
     clip=clip(2, DIRECTIONS, RECORDS),
     records=RECORDS,
-    variances=np.array([0.5, 0.3, 0.2]),
+    parts=np.array([0.5, 0.3, 0.2]),
+    sampled=sample_squares(np.random.default_rng(7).normal(size=(4000, DIRECTIONS)), RECORDS),
     explained=EXPLAINED,
 )
 
@@ -24,7 +25,7 @@ def opened(share: float, parties: int, seed: int, slope: float = 0.0, expected: 
     """The mean of parties' clipped sums, of records in white directions of which the first says this much."""
     generator = np.random.default_rng(seed)
     labels = (generator.random((parties, expected.records)) < share).astype(int)
-    rows = generator.normal(size=(*labels.shape, len(expected.variances)))
+    rows = generator.normal(size=(*labels.shape, len(expected.parts)))
     rows[..., 0] -= slope * (labels - share)
     sides = (1 - 2 * labels) / sqrt(2)
     sums = np.concatenate([sides[..., None] * rows, sides[..., None]], axis=-1).mean(axis=1)

@@ -36,7 +36,7 @@ from comity.methods.softlabel.statistic import (
     shrink,
     shrink_towards_frequencies,
 )
-from comity.methods.softlabel.two_classes import Expected, likely_shares, likely_sums
+from comity.methods.softlabel.two_classes import Expected, likely_shares, likely_sums, sample_squares
 from comity.special import expit, logit, logsumexp
 from comity.special import softmax as normalise
 
@@ -61,6 +61,10 @@ _ROUNDS = (1, 2)
 # How many classes have a model by posterior means (`two_classes`), which keeps the frequencies that they say. Each
 # frequency of several classes is noisier: kept, Adult by state of marriage gains .007, rentals nothing, HAR loses .03.
 _MATCHED_CLASSES = 2
+# What a direction tells of two classes beforehand is taken to grow with this power of its public variance. On training
+# rows of Adult, credit defaults and KDD-99, 24 to 500 parties, ε from 0.1 to 10, by 6 to 16 draws, of 0, 0.5 and 1 the
+# best by .0004, and without credit defaults or KDD-99; without Adult 0. With 1 KDD-99 loses .02 of accuracy in one case.
+_PART_POWER = 0.5
 # The penalty for exact moments, and how it grows with the noise on them. Of 1, 4 and 16 for the growth the best,
 # whichever of Adult, credit defaults, KDD-99 and HAR is left out: a larger one makes models too unsure.
 _LEAST_L2 = 1e-4
@@ -179,9 +183,10 @@ class ClassSums(RecordTotal):
 
     @property
     def _expected(self) -> Expected:
-        variances = kept_variances(self.map, self.dimensions)
+        parts = kept_variances(self.map, self.dimensions) ** _PART_POWER
         limit = clip(self.classes, self.dimensions, self.records_per_party)
-        return Expected(limit, self.records_per_party, variances / variances.sum(), EXPLAINED)
+        squares = sample_squares(self.select_columns(self.rows)[:, :-1], self.records_per_party)
+        return Expected(limit, self.records_per_party, parts / parts.sum(), squares, EXPLAINED)
 
     def _read_back(self, weights: Floats, deviation: float) -> Floats:
         """Discriminants of the model's posteriors, over all directions."""

@@ -4,12 +4,13 @@ The unknown is p, the share of the second class, and R², the share of the label
 With v = 2p(1 − p), a party's sum in the contrast's coordinates is about
 
     f + √(v/n)·u    in the constant's column, f = (1 − 2p)/√2, u standard normal, |f + √(v/n)·u| at most 1/√2
-    T + d/(2n)      the expected square of its d directions, T = R²·v by Bessel, the rest by sampling n records
+    T + D           the square of its d directions, T = R²·v by Bessel, D by sampling n records, as public rows have it
 
-and is shortened to the clip c: ρ(p, R²) is the mean share of its length that is left, and what is opened of f is
-f·ρ, by quadrature over u. The directions' moments are normal with variances ρ²·T·s_j, s_j the share that direction j
-has of the public variance. Noise of a known deviation is added to all of them. Parties are taken to be alike: where
-they are not, shares are somewhat less accurate.
+and is shortened to the clip c: ρ(p, T) is the mean share of its length that is left, and what is opened of f is f·ρ, by
+quadrature over u and D. The directions' moments are normal with variances ρ²·T·s_j, s_j the part that direction j is
+expected to have, more where public rows differ more. Noise of a known deviation is added to all of them. The squares
+that the opened moments then have, rather than T itself, are what a party is shortened by: without noise they are known.
+Parties are taken to be alike: where they are not, shares are somewhat less accurate.
 
 p is uniform beforehand. R² has the mean `EXPLAINED`, as the clip takes it, with the density (1 − R²)^(1/mean − 2),
 times Jeffreys' 1/(variance of a moment with its noise) for a variance under known noise: where noise is large, slopes
@@ -24,6 +25,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.entropy import Stream
 from comity.learn.fits import contrasts
 from comity.special import ndtr
 
@@ -35,6 +37,8 @@ _SHARES, _PARTS = 80, 40
 _PASSES = 3
 _DEVIATIONS = 5.0
 _NODES = 7
+# Parties that are drawn from public rows, how many rows of a party at most, and what their squares are summed up by.
+_SAMPLES, _MOST_DRAWN, _QUANTILES = 320, 256, 8
 # Exact sums have a posterior of no width.
 _LEAST_DEVIATION = 1e-6
 _LARGEST = 1 / sqrt(2)
@@ -52,13 +56,25 @@ class LikelySums:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a party's contribution looks like: the clip, its declared records, each direction's share of the public
-    variance (d,), and the mean of R² beforehand."""
+    """What a party's contribution looks like: the clip, its declared records, the part of what directions tell that
+    each is expected to have (d,), equally likely squares of its directions by sampling alone, and the mean of R²
+    beforehand."""
 
     clip: float
     records: int
-    variances: Floats
+    parts: Floats
+    sampled: Floats
     explained: float
+
+
+def sample_squares(rows: Floats, records: int) -> Floats:
+    """Equally likely squares (q,) of half the mean of so many public rows (N, d), which are centred: of a party whose
+    labels do not depend on its records, in the contrast's coordinates."""
+    drawn = min(records, _MOST_DRAWN)
+    places = Stream.public("softlabel squares", drawn).integers(len(rows), (_SAMPLES, drawn))
+    means = np.stack([rows[own].mean(axis=0) for own in places])
+    squares = np.sort((means**2).sum(axis=1)) / 2 * drawn / records
+    return np.asarray(squares.reshape(_QUANTILES, -1).mean(axis=1), np.float64)
 
 
 def likely_sums(mean: Floats, deviation: float, expected: Expected) -> LikelySums:
@@ -68,17 +84,17 @@ def likely_sums(mean: Floats, deviation: float, expected: Expected) -> LikelySum
     shares, parts = (0.0, 1.0), (0.0, 1.0)
     for _ in range(_PASSES):
         p, root = _midpoints(*shares, _SHARES)[:, None], _midpoints(*parts, _PARTS)[None, :]
-        left, seen = _shorten(p, root**2, expected)
-        variance = left**2 * root**2 * 2 * p * (1 - p)
+        told = root**2 * 2 * p * (1 - p)
+        variance = _shorten(p, told, expected)[0] ** 2 * told
+        likelihood, squares = _read_moments(mean[0, :-1], variance, unit, expected.parts)
+        left, seen = _shorten(p, squares * told / variance, expected)
         weight = _normalise(
-            _log_prior(root, variance, unit, expected)
-            - 0.5 * ((opened - seen) / unit) ** 2
-            + _log_likelihood(mean[0, :-1], variance, unit, expected.variances)
+            _log_prior(root, variance, unit, expected) - 0.5 * ((opened - seen) / unit) ** 2 + likelihood
         )
         shares, parts = _around(p, weight, *shares), _around(root, weight, *parts)
     share = float((weight * p).sum())
     before = weight / left
-    kept = [float((before * variance / (variance + unit**2 / one)).sum()) for one in expected.variances]
+    kept = [float((before * variance / (variance + unit**2 / one)).sum()) for one in expected.parts]
     return LikelySums(np.array([1 - share, share]), mean[:, :-1] * kept, unit * float(before.sum()))
 
 
@@ -101,14 +117,16 @@ def _towards_first(moment: float) -> float:
     return float(moment) * float(np.sign(contrasts(2)[0, 0]))
 
 
-def _shorten(p: Floats, explained: Floats, expected: Expected) -> tuple[Floats, Floats]:
-    """The mean share of a party's length that the clip leaves, and the contrast that is opened."""
+def _shorten(p: Floats, told: Floats, expected: Expected) -> tuple[Floats, Floats]:
+    """The mean share of a party's length that the clip leaves, and the contrast that is opened, where directions tell
+    this square."""
     node, weight = np.polynomial.hermite_e.hermegauss(_NODES)
     spread = 2 * p * (1 - p)
     own = (1 - 2 * p)[..., None] * _LARGEST + np.sqrt(spread / expected.records)[..., None] * node
     own = np.clip(own, -_LARGEST, _LARGEST)
-    directions = explained * spread + len(expected.variances) / (2 * expected.records)
-    left = np.minimum(1.0, expected.clip / np.sqrt(own**2 + directions[..., None]))
+    square = own**2 + told[..., None]
+    lengths = np.sqrt(square[..., None] + expected.sampled)
+    left = np.minimum(1.0, expected.clip / lengths).mean(axis=-1)
     weight = weight / weight.sum()
     return np.asarray(left @ weight, np.float64), np.asarray((own * left) @ weight, np.float64)
 
@@ -116,18 +134,21 @@ def _shorten(p: Floats, explained: Floats, expected: Expected) -> tuple[Floats, 
 def _log_prior(root: Floats, variance: Floats, unit: float, expected: Expected) -> Floats:
     """Of R = √R² given p: the density of R², that of its root, and Jeffreys' factor for the mean moment's variance."""
     found = (1 / expected.explained - 2) * np.log1p(-(root**2)) + np.log(root)
-    found = found - np.log(variance / len(expected.variances) + unit**2)
+    found = found - np.log(variance / len(expected.parts) + unit**2)
     top = found.max(axis=1, keepdims=True)
     return np.asarray(found - top - np.log(np.exp(found - top).sum(axis=1, keepdims=True)), np.float64)
 
 
-def _log_likelihood(moments: Floats, variance: Floats, unit: float, shares: Floats) -> Floats:
-    """Of the directions' opened moments, normal around zero. One direction at a time: there may be hundreds."""
-    found = np.zeros(variance.shape)
+def _read_moments(moments: Floats, variance: Floats, unit: float, shares: Floats) -> tuple[Floats, Floats]:
+    """The log likelihood of the directions' opened moments, normal around zero, and the expected sum of their squares
+    without noise. One direction at a time: there may be hundreds."""
+    found, squares = np.zeros(variance.shape), np.zeros(variance.shape)
     for moment, share in zip(moments, shares):
         total = variance * share + unit**2
         found -= 0.5 * (np.log(total) + moment**2 / total)
-    return found
+        kept = variance * share / total
+        squares += (kept * moment) ** 2 + kept * unit**2
+    return found, squares
 
 
 def _midpoints(low: float, high: float, count: int) -> Floats:
