@@ -26,7 +26,7 @@ from experiments.papers.softlabel.release import DELTA
 
 PARTIES = 24
 EPSILONS = (1.0, 10.0)
-QUERIES = (20, 50, 100, 200, 400)
+QUERIES = (20, 50, 100, 200, 400, 1000)
 STUDENT_L2 = 0.01
 """Inverse penalty of PATE's student on columns of deviation one."""
 _LOCAL_L2 = 1e-4

@@ -63,7 +63,7 @@ _ROUNDS = (1, 2)
 _MATCHED_CLASSES = 2
 # What a direction tells of two classes beforehand is taken to grow with this power of its public variance. On training
 # rows of Adult, credit defaults and KDD-99, 24 to 500 parties, ε from 0.1 to 10, by 6 to 16 draws, of 0, 0.5 and 1 the
-# best by .0004, and without credit defaults or KDD-99; without Adult 0. With 1 KDD-99 loses .02 of accuracy in one case.
+# best by .0004, and without credit defaults or KDD-99; without Adult 0. With 1 KDD-99 loses .02 of accuracy once.
 _PART_POWER = 0.5
 # The penalty for exact moments, and how it grows with the noise on them. Of 1, 4 and 16 for the growth the best,
 # whichever of Adult, credit defaults, KDD-99 and HAR is left out: a larger one makes models too unsure.
