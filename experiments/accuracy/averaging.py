@@ -14,7 +14,7 @@ from comity.entropy import Stream
 from comity.methods.averaging import Averaging, AveragingProtocol, Kind
 from comity.protocol import Assessment, RunOptions, Terms, simulate
 from experiments.accuracy.rows import Beside, Case, Fitted, Scores, row
-from experiments.accuracy.tables import Table, table
+from experiments.accuracy.tables import Table, constant_log_loss, table
 
 PARTIES, COLLUDERS = 5, 1
 DELTA = 1e-6
@@ -89,6 +89,7 @@ def of_table(held: Consortium, size: Size, *, quick: bool) -> Iterator[dict[str,
     # What does not depend on the noise is computed once.
     known = {baseline.name: baseline for baseline in held.protocol.compare(list(held.parties.values()), held.test)}
     pooled = known["pooled"]
+    constant = constant_log_loss(held.table)
     fitted = Fitted(everything, held.test, None if not isinstance(target, Bounded) else (target.low, target.high))
     for epsilon in size.epsilons:
         private, why = fitted.private(epsilon)
@@ -107,7 +108,8 @@ def of_table(held: Consortium, size: Size, *, quick: bool) -> Iterator[dict[str,
             found = _run(held, epsilon, delta, size.repeats if delta else min(size.repeats, PURE_REPEATS))
             case = Case(method, held.table.name, PARTIES, COLLUDERS, epsilon)
             runs = _scores_of(found, variance)
-            yield row(case, runs, beside, features=held.protocol.features, note=_note(quick))
+            more = {"features": held.protocol.features, "constant_log_loss": constant}
+            yield row(case, runs, beside, note=_note(quick), **more)
 
 
 def _run(held: Consortium, epsilon: float, delta: float, repeats: int) -> Assessment:

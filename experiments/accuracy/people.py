@@ -1,9 +1,7 @@
 """Soft labels between 24 people of 60 records each, beside PATE: six activities from 561 features.
 
 A whole person is protected. The other six people's records are the public rows, without labels, and the test rows.
-PATE (Papernot et al. 2018) trusts a coordinator with the votes of all models: Gaussian noise on the counts of each
-query, a noisy argmax, and a student that learns from it. Its noise is for the same loss; it pays for no colluders. Of
-several numbers of queries the best one *on the test rows* stands in the table, which flatters it.
+`pate` says what PATE is given.
 """
 
 from __future__ import annotations
@@ -19,17 +17,13 @@ from threadpoolctl import threadpool_limits
 from comity import SoftLabel
 from comity.data import Classes, Encoding, Numeric, Schema, dataset
 from comity.entropy import Stream
-from comity.learn import linear_votes
-from comity.privacy import Approx, SeededNoise
-from comity.privacy.accounting import gaussian_budget
+from comity.privacy import SeededNoise
+from experiments.accuracy.pate import best_students, constant, local_votes
 from experiments.papers.softlabel.default import Layout, contributions, mean_votes
 from experiments.papers.softlabel.release import DELTA, make_consortium, noisy_means, opened, total
 
 PEOPLE, RECORDS, PUBLIC = 24, 60, 1000
 EPSILONS = (1.0, 3.0, 10.0)
-QUERIES = (20, 50, 100, 200, 400)
-STUDENT_L2 = 0.01
-"""Inverse penalty of PATE's student on columns of deviation one."""
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +39,7 @@ def run(*, quick: bool, out: Path | None = None) -> list[dict[str, Any]]:
     size = Size(1, 5) if quick else Size(6, 10)
     with threadpool_limits(1, user_api="blas"):
         layouts = [deal(split) for split in range(size.splits)]
-        votes = [_local_votes(layout) for layout in layouts]
+        votes = [local_votes(layout) for layout in layouts]
         return [_row(layouts, votes, epsilon, size.draws) for epsilon in EPSILONS]
 
 
@@ -81,55 +75,19 @@ def ours(layout: Layout, epsilon: float, draws: int, seed: int) -> tuple[list[fl
     return found, statistic.name
 
 
-def pate(layout: Layout, votes: Floats, epsilon: float, queries: int, draws: int, stream: Stream) -> list[float]:
-    """Accuracies of students of noisy argmaxes; replacing a person moves each query's counts by √2."""
-    from sklearn.linear_model import LogisticRegression
-
-    deviation = np.sqrt(2 * queries) / np.sqrt(float(gaussian_budget(Approx(epsilon, DELTA)).square))
-    centre, spread = layout.auxiliary.mean(axis=0), layout.auxiliary.std(axis=0)
-    spread = np.where(spread > 0, spread, 1.0)
-    rows, test = ((one - centre) / spread for one in (layout.auxiliary, layout.test))
-    found = []
-    for _ in range(draws):
-        asked = stream.permutation(len(rows))[:queries]
-        counts = np.eye(len(layout.classes))[votes[:, asked].argmax(axis=-1)].sum(axis=0)
-        labels = (counts + deviation * stream.normal(counts.shape)).argmax(axis=1)
-        if len(set(labels)) < 2:
-            found.append(float(np.mean(layout.truth == labels[0])))
-            continue
-        student = LogisticRegression(C=STUDENT_L2, max_iter=200).fit(rows[asked], labels)
-        found.append(float(np.mean(student.predict(test) == layout.truth)))
-    return found
-
-
-def _local_votes(layout: Layout) -> Floats:
-    filled = np.ones(layout.labels.shape, np.bool_)
-    found = linear_votes(layout.features, layout.labels, filled, layout.auxiliary, len(layout.classes), 1e-4)
-    return np.asarray(found, np.float64)
-
-
 def _row(layouts: list[Layout], votes: list[Floats], epsilon: float, draws: int) -> dict[str, Any]:
     runs = [ours(layout, epsilon, draws, split) for split, layout in enumerate(layouts)]
     accuracies = np.concatenate([found for found, _ in runs])
-    students = {}
-    for queries in QUERIES:
-        stream = Stream.public("pate", str(epsilon), str(queries))
-        few = [pate(layout, one, epsilon, queries, draws, stream) for layout, one in zip(layouts, votes)]
-        students[queries] = float(np.mean(few))
-    best = max(students, key=lambda queries: students[queries])
+    queries, student = best_students(layouts, votes, epsilon, draws)
     return {
         "case": f"people K={PEOPLE} n={RECORDS} eps={epsilon:g}",
         "ours": float(accuracies.mean()),
         "spread": float(np.mean([np.std(found) for found, _ in runs])),
         "worst": float(accuracies.min()),
-        "pate": students[best],
-        "queries": best,
-        "constant": float(np.mean([_constant(layout) for layout in layouts])),
+        "pate": student,
+        "queries": queries,
+        "constant": float(np.mean([constant(layout) for layout in layouts])),
         "statistic": runs[0][1],
         "repeats": len(accuracies),
         "note": "accuracy; spread: mean over splits of the deviation over draws of the noise",
     }
-
-
-def _constant(layout: Layout) -> float:
-    return float(np.mean(layout.truth == np.bincount(layout.labels.ravel()).argmax()))

@@ -46,6 +46,15 @@ class Table:
     test: pd.DataFrame
 
 
+def constant_log_loss(data: Table) -> float | None:
+    """Of the class frequencies of the training records, said of every test record; None of a number."""
+    target = data.schema.target
+    if not isinstance(target, Classes):
+        return None
+    seen, asked = (part[target.name].astype(str).value_counts(normalize=True) for part in (data.train, data.test))
+    return -sum(float(share) * float(np.log(seen.get(name, 0.0))) for name, share in asked.items())
+
+
 def table(name: str) -> Table:
     """A table by its name in `TABLES`. COMITY_DATA names the folder of the data."""
     return _made(name)

@@ -39,7 +39,7 @@ from experiments.accuracy.rows import (
     scores,
     scores_of_numbers,
 )
-from experiments.accuracy.tables import Table, table
+from experiments.accuracy.tables import Table, constant_log_loss, table
 
 Floats = NDArray[np.float64]
 
@@ -89,7 +89,8 @@ def of_case(held: Dealt, colluders: int, epsilon: float, repeats: int, *, quick:
             found.append(held.scored(coef))
             cuts.append(cut)
         shares = {name: float(np.mean([cut[name] for cut in cuts])) for name in cuts[0]}
-        yield row(case, found, beside, features=held.quadratic.design.encoding.width, note=_note(quick), **shares)
+        more = {"features": held.quadratic.design.encoding.width, "constant_log_loss": constant_log_loss(held.table)}
+        yield row(case, found, beside, note=_note(quick), **more, **shares)
 
 
 @dataclass(frozen=True, eq=False)

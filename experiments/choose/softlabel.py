@@ -53,6 +53,15 @@ SEVERAL: Mapping[str, tuple[Deal, ...]] = {
     "rentals": (Deal("rentals", 24), Deal("rentals", 100), Deal("rentals", 500)),
 }
 ALL = {**TWO_CLASSES, "HAR": SEVERAL["HAR"]}
+# Where public rows cluster and classes do not, sums and clusters differ most.
+FEW: Mapping[str, tuple[Deal, ...]] = {
+    "HAR": (Deal("har", 24, public=1000), Deal("har", 80, public=1000)),
+    "MNIST": (Deal("digits", 24), Deal("digits", 80)),
+    "KDD-99 by kind": (Deal("attacks", 24), Deal("attacks", 80)),
+    "Adult by column": tuple(Deal(name, many) for name in ("marriage", "occupation", "education") for many in (24, 80)),
+    "rentals": (Deal("rentals", 24), Deal("rentals", 80)),
+    "generated": tuple(Deal(name, many) for name in ("generated-8", "generated-20") for many in (24, 80)),
+}
 
 
 @lru_cache(maxsize=32)
@@ -108,8 +117,7 @@ def worth(deal: Deal, epsilon: float, statistic: Any = "auto", delta: float = DE
 
 def choices() -> Iterator[Choice]:
     def tried(where: str, name: str, values: tuple[Any, ...], now: Any, over: str = "", **how: Any) -> Choice:
-        several = over == "several"
-        deals = SEVERAL if several else ALL
+        deals = {"several": SEVERAL, "few": FEW}.get(over, ALL)
         return Choice(
             f"{where}.{name}", values, lambda value: _measure(deals, {f"softlabel.{where}.{name}": value}, **how), now
         )
@@ -117,12 +125,11 @@ def choices() -> Iterator[Choice]:
     sums, counted, voted = "record_sums", "record_sums", "votes"
     yield tried(sums, "EXPLAINED", (0.1, 0.3, 0.6, 1.0), record_sums.EXPLAINED)
     yield tried(sums, "_NOISY", (0.0, 0.15, 0.25, 0.5), record_sums._NOISY)
-    yield tried(sums, "_UNCERTAIN", (0.1, 0.5, 1.0), record_sums._UNCERTAIN)
     yield tried(sums, "_ROUNDS", ((1, 1), (1, 2), (2, 2)), record_sums._ROUNDS)
     yield tried(sums, "_L2_PER_DEVIATION", (0.25, 1.0, 4.0), record_sums._L2_PER_DEVIATION)
     yield tried("choice", "_SUM_NOISE", (0.1, 0.2, 0.4), choice._SUM_NOISE)
     yield tried("choice", "_MOSTLY_NOISE", (0.15, 0.2, 0.25, 0.4), choice._MOSTLY_NOISE)
-    yield tried("choice", "_DIRECTIONS_PER_CLASS", (1, 2, 4, 8), choice._DIRECTIONS_PER_CLASS, "several")
+    yield tried("choice", "_DIRECTIONS_PER_CLASS", (1, 1.5, 2, 3, 4, 6, 8), choice._DIRECTIONS_PER_CLASS, "few")
     yield tried("choice", "_NOISY_CELLS", (0.6, 0.8, 1.0, 1.2), choice._NOISY_CELLS, "several")
     yield tried("choice", "_CELL_NOISE", (3.0, 5.0, 8.0), choice._CELL_NOISE, "several", statistic="cells")
     yield tried(counted, "_AGREEMENT", (0.25, 0.35, 0.45), record_sums._AGREEMENT, "several", statistic="cells")

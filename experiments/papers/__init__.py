@@ -1,5 +1,5 @@
-"""Tables and figures of the papers, by name. `generalisation`, `forecasts`, `intervals`, `owners` and `people` measure
-the defaults (`experiments.accuracy`)."""
+"""Tables and figures of the papers, by name. `generalisation`, `forecasts`, `intervals`, `owners`, `people`, `pate` and
+`warnings` measure the defaults (`experiments.accuracy`)."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ PAPERS = {
     "people": _paper(
         "soft labels between 24 people of 60 records each, beside PATE and a constant",
         "experiments.accuracy.people:run",
+    ),
+    "pate": _paper(
+        "soft labels between 24 parties of 20 records each on the tables of the comparison, beside PATE",
+        "experiments.accuracy.pate:run",
+    ),
+    "warnings": _paper(
+        "cells of docs/accuracy.md below their constant; fails where one has no warning of its plan",
+        "experiments.accuracy.warnings:run",
     ),
     "intervals": _paper(
         "intervals of vertical linear models: width over an oracle's, and how often each coefficient is inside",

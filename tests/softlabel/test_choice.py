@@ -58,6 +58,23 @@ def test_pure_epsilon_takes_votes_and_two_classes_sums_whatever_the_noise() -> N
     assert isinstance(chosen(make_consortium(), ROWS, classes=10, records_per_party=50).statistic, ClassSums)
 
 
+def test_plans_of_clusters_say_that_classes_may_not_follow_them() -> None:
+    several, two = (SoftLabel.over_rows(auxiliary=ROWS, classes=tuple("abcdef"[:n]), sizes=20) for n in (6, 2))
+    terms = make_consortium(100)
+    assert isinstance(several.choice(terms).statistic, Cells)
+    assert any("clusters of the public records" in note for note in several.notes(terms))
+    assert not any("clusters" in note for note in two.notes(terms))
+
+
+def test_clusters_stand_where_sums_have_fewer_than_three_directions_for_each_class() -> None:
+    found = [
+        chosen(make_consortium(24, Approx(e, 1e-6)), ROWS, classes=5, records_per_party=20) for e in (9, 10, 11, 12)
+    ]
+    kept = [count_sum_directions(make_consortium(24, Approx(e, 1e-6)), 20, 5, 30) for e in (9, 10, 11, 12)]
+    assert min(kept) < 15 <= max(kept)
+    assert [isinstance(one.statistic, ClassSums) for one in found] == [directions >= 15 for directions in kept]
+
+
 def test_counts_that_are_mostly_noise_are_left_for_the_most_frequent_class() -> None:
     for records in (2, 20):
         found = chosen(make_consortium(100, Approx(0.1, 1e-6)), ROWS, classes=6, records_per_party=records)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from math import sqrt
 from typing import Any
@@ -16,6 +17,7 @@ from comity.methods.softlabel import record_sums
 from comity.methods.softlabel.record_sums import Cells, ClassSums, NamedClass, shrink_cells
 from comity.methods.softlabel.self_training import discriminant, posteriors
 from comity.methods.softlabel.statistic import Statistic, shrink_towards_frequencies
+from comity.methods.softlabel.two_classes import likely_shares, likely_sums
 from comity.methods.softlabel.votes import Histograms, Models, Votes, project_on_simplex
 
 WIDTH, ROWS = 4, 60
@@ -198,18 +200,21 @@ def unequal(share: float = 0.8, seed: int = 3) -> Any:
     return drawn(300, 10), drawn(400)[0], drawn(2000)
 
 
-def test_a_model_of_two_classes_says_their_opened_frequencies_on_average() -> None:
+def test_a_model_of_two_classes_says_their_likely_frequencies_on_average() -> None:
     (features, labels), rows, _ = unequal()
     filled = np.ones(labels.shape, bool)
-    two = ClassSums.on(rows, 2, records_per_party=10, dimensions=2)
-    for deviation in (1e-3, 0.1):
-        mean = enforced(two, (features, labels, filled)).mean(0)
-        opened = two.frequencies(mean, deviation)
-        said = posteriors(two.model(mean, deviation), two.rows[:, :-1]).mean(axis=0)
-        np.testing.assert_allclose(said, opened, atol=1e-4)
-        assert opened[0] == pytest.approx((0.5 + mean[0, -1] / sqrt(2) + deviation / 2) / (1 + deviation))
-    # What noise has made of a frequency is no frequency.
-    assert (two.frequencies(np.array([[0.0, 0.0, 0.9]]), 0.1) > 0).all()
+    for dimensions in (0, 2):
+        two = ClassSums.on(rows, 2, records_per_party=10, dimensions=dimensions)
+        for deviation in (1e-3, 0.1):
+            mean = enforced(two, (features, labels, filled)).mean(0)
+            said = posteriors(two.model(mean, deviation), two.rows[:, :-1]).mean(axis=0)
+            if dimensions:
+                likely = likely_sums(mean, deviation, two._expected).shares
+            else:
+                likely = likely_shares(mean, deviation, 10)
+            np.testing.assert_allclose(said, likely, atol=1e-4)
+            # Parties of 80 and 20 % are shortened, or all name the first class: the posterior means know it.
+            assert likely[0] == pytest.approx(np.mean(labels == 0), abs=0.03 if deviation < 0.01 else 0.12)
 
 
 def test_class_sums_keep_the_frequencies_of_the_classes() -> None:
@@ -266,7 +271,11 @@ def test_directions_of_noise_are_shrunk_to_the_class_frequencies() -> None:
 
     assert np.mean([accuracy(one) for one in noisy]) > best - 0.02
     with pytest.MonkeyPatch.context() as without:
-        without.setattr(record_sums, "shrink_towards_frequencies", lambda moments, _: moments)
+        without.setattr(
+            record_sums,
+            "likely_sums",
+            lambda moments, noise, expected: replace(likely_sums(moments, noise, expected), directions=moments[:, :-1]),
+        )
         assert np.mean([accuracy(one) for one in noisy]) < best - 0.02
 
 

@@ -4,44 +4,67 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from comity.data import Encoding
+from comity.errors import BadInput
+from experiments.accuracy import warnings
 from experiments.accuracy.softlabel import FULL, RECORDS
 from experiments.accuracy.tables import table
 from experiments.accuracy.warned import SHAPES, plan_warnings, warn_of_columns
+from experiments.accuracy.warnings import is_below, read_table
 from experiments.choose.few_rows import load_table
-
-PAGE = Path(__file__).parents[3] / "docs" / "accuracy.md"
-
-
-def rows() -> Iterator[Mapping[str, str]]:
-    lines = [line.strip("| \n").split(" | ") for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
-    heads = next(line for line in lines if line[0] == "case")
-    yield from (dict(zip(heads, line)) for line in lines if len(line) == len(heads) and " K=" in line[0])
-
-
-def is_below(row: Mapping[str, str], ours: str, constant: str, sign: float) -> bool:
-    return "-" not in (row[ours], row[constant]) and sign * (float(row[ours]) - float(row[constant])) < 0
 
 
 def below() -> list[str]:
     """Cases whose mean accuracy, or log loss, is worse than the constant's."""
-    return [
-        row["case"]
-        for row in rows()
-        if is_below(row, "ours", "constant", 1) or is_below(row, "log_loss", "constant_log_loss", -1)
-    ]
+    columns = ("ours", "constant", "log_loss", "constant_log_loss")
+    return [row["case"] for row in read_table("case") if is_below(row, *columns)]
 
 
 def test_every_case_below_its_constant_is_warned_of() -> None:
     found = below()
     # The page has such cases; a page that could not be read would have none.
-    assert "softlabel adult-20 K=24 t=1 eps=1" in found
-    assert [case for case in found if not plan_warnings(case)] == []
+    assert "softlabel adult-20 K=24 t=1 eps=0.1" in found
+    # Plans over columns read tables, which the command below has.
+    assert [case for case in found if not case.startswith("vertical") and not plan_warnings(case)] == []
+
+
+def test_the_check_names_a_cell_that_no_plan_warns_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warnings, "check_few_rows", lambda rows: iter(()))
+    monkeypatch.setattr(warnings, "plan_warnings", lambda case: ())
+    with pytest.raises(BadInput, match=r"softlabel adult-20 K=24 t=1 eps=0\.1"):
+        warnings.run(quick=True)
+    monkeypatch.setattr(warnings, "plan_warnings", lambda case: ("may be worse",))
+    found = warnings.run(quick=True)
+    assert [row["case"] for row in found] == below() and {row["warned"] for row in found} == {"yes"}
+
+
+def test_a_cell_is_below_by_accuracy_or_by_log_loss() -> None:
+    columns = ("a", "c", "l", "k")
+    cells = {"case": "one", "a": "0.8", "c": "0.7", "l": "0.5", "k": "0.6"}
+    assert not is_below(cells, *columns)
+    assert is_below(cells | {"a": "0.6"}, *columns) and is_below(cells | {"l": "0.7"}, *columns)
+    # A number has no log loss; a log loss without one to compare with is no answer.
+    assert not is_below(cells | {"l": "-", "k": "-"}, *columns)
+    with pytest.raises(BadInput, match="one"):
+        is_below(cells | {"k": "-"}, *columns)
+
+
+def test_a_page_without_its_table_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "accuracy.md"
+    page.write_text("# Accuracy\n\n| other | rows |\n|---|---|\n| 1 | 2 |\n", "utf-8")
+    with pytest.raises(BadInput, match="no table"):
+        read_table("case", page)
+
+
+@pytest.mark.skipif("COMITY_DATA" not in os.environ, reason="reads public tables")
+@pytest.mark.long
+def test_no_cell_of_the_page_is_below_its_constant_without_a_warning() -> None:
+    assert warnings.run(quick=False)
 
 
 @pytest.mark.parametrize(
@@ -52,10 +75,8 @@ def test_cases_that_learn_are_not_warned_of(case: str) -> None:
 
 
 def few_rows() -> list[Mapping[str, str]]:
-    """The table of vertical cases with few rows: the first one whose case begins with a number of rows."""
-    lines = [line.strip("| \n").split(" | ") for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
-    heads = next(line for line in lines if line[0] == "few rows")
-    return [dict(zip(heads, line)) for line in lines if re.match(r"\d+ rows of ", line[0])]
+    """The table of vertical cases with few rows."""
+    return read_table("few rows")
 
 
 def test_every_case_of_few_rows_below_its_constant_is_warned_of() -> None:

@@ -58,7 +58,7 @@ from comity.methods.softlabel.published.method import (
     SensitivityBound,
     read_private_auxiliary,
 )
-from comity.methods.softlabel.record_sums import NamedClass
+from comity.methods.softlabel.record_sums import Cells, NamedClass
 from comity.methods.softlabel.statistic import RecordTotal
 from comity.methods.softlabel.votes import Histograms
 from comity.methods.tables import validate
@@ -73,6 +73,11 @@ if TYPE_CHECKING:
     from comity.learn.classifiers import LinearClassifier
 
 Floats = NDArray[np.float64]
+
+_CLUSTERS_NOTE = (
+    "parties label clusters of the public records: where the classes do not follow these clusters, which no public "
+    "figure tells, the model may be less accurate than a constant"
+)
 
 # Options.
 
@@ -236,7 +241,7 @@ class SoftLabelProtocol(Protocol):
     """
 
     name: ClassVar[str] = "softlabel"
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
 
     auxiliary: Floats
     classes: tuple[str, ...]
@@ -457,9 +462,12 @@ class SoftLabelProtocol(Protocol):
         return self.choice(consortium).warnings
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
-        if isinstance(consortium.loss, Pure) or isinstance(self._noise(consortium), Gaussian):
-            return (ADAPTATION_NOTE,)
-        return ("so few numbers are opened that noise of pure epsilon is smaller: delta is not spent", ADAPTATION_NOTE)
+        found = [ADAPTATION_NOTE]
+        if isinstance(self.choice(consortium).statistic, Cells):
+            found.insert(0, _CLUSTERS_NOTE)
+        if not isinstance(consortium.loss, Pure) and not isinstance(self._noise(consortium), Gaussian):
+            found.insert(0, "so few numbers are opened that noise of pure epsilon is smaller: delta is not spent")
+        return tuple(found)
 
     def expectation(self, consortium: Consortium) -> str:
         choice = self.choice(consortium)

@@ -128,10 +128,15 @@ def prior_squares(found: FeatureMap, kept: int, signal: float, classes: int) -> 
     The constant's moment says how frequent the classes are, and may be as large as any, so it is shrunk last: a model
     of little but noise falls back on the class that the noisy frequencies name.
     """
-    last = found.matrix if found.whitening is None else found.whitening
-    variances = 1 / (last[:, :kept] ** 2).sum(axis=0)
+    variances = kept_variances(found, kept)
     shares = np.append(variances / variances.sum(), 1.0)
     return np.asarray(signal**2 / (classes - 1) * shares, np.float64)
+
+
+def kept_variances(found: FeatureMap, kept: int) -> Floats:
+    """Of public rows along the first `kept` directions of the map (kept,), before it whitens them."""
+    last = found.matrix if found.whitening is None else found.whitening
+    return np.asarray(1 / (last[:, :kept] ** 2).sum(axis=0), np.float64)
 
 
 def shrink(moments: Floats, likely: Floats, deviation: float) -> Floats:
