@@ -77,7 +77,7 @@ TUNED = {
     "methods/vertical/descent.py": ("WHITENED_FROM", "_DOUBT", "_LEAST", "_VARIANCES", "DEVIATIONS", "MULTIPLES"),
     "methods/vertical/design.py": ("LABEL_SHARE",),
     "methods/vertical/moments.py": ("DIAGONAL",),
-    "methods/vertical/posterior.py": ("RIDGE", "SAMPLING", "RIDGE_SHARE", "_LEAST_EXPLAINED"),
+    "methods/vertical/posterior.py": ("RIDGE", "SAMPLING", "RIDGE_SHARE", "FEW_COLUMNS", "CLEAR", "_LEAST_EXPLAINED"),
     "learn/quadratic.py": ("UNEQUAL",),
     "methods/softlabel/self_training.py": ("_PRIOR_COUNT", "_FLOOR", "_STARTS"),
     "learn/feature_map.py": ("_FLOOR", "_ROWS_PER_DIMENSION"),

@@ -12,7 +12,7 @@ from comity.data import Classes, Numeric, Schema
 from comity.methods.vertical import Vertical, VerticalRegression
 from comity.methods.vertical import posterior as module
 from comity.methods.vertical.moments import OpenedMoments
-from comity.methods.vertical.posterior import Posterior, clean_covariance
+from comity.methods.vertical.posterior import CLEAR, HIDDEN, Posterior, clean_covariance, public_trust
 
 WIDTH, ROWS = 6, 20_000
 NAMES = [f"x{place}" for place in range(WIDTH)]
@@ -93,6 +93,11 @@ def test_deviations_are_those_of_repeated_releases(deviation: float) -> None:
     slopes = [along @ (scores @ one.weights[:-1]) / (along @ along) for one in found]
     claimed = float(np.median([one.slope for one in found]))
     assert 0.5 * claimed < np.std(slopes) + abs(np.mean(slopes) - 1) < 2 * claimed
+
+
+def test_the_public_part_of_the_trust_falls_from_one_to_zero() -> None:
+    assert public_trust(0.0) == public_trust(CLEAR) == 1.0 and public_trust(HIDDEN) == public_trust(99.0) == 0.0
+    assert public_trust(float(np.sqrt(CLEAR * HIDDEN))) == pytest.approx(0.5)
 
 
 def test_eigenvalues_that_noise_made_are_evened_out_and_others_taken_back() -> None:

@@ -14,7 +14,8 @@ scores makes all of them shorter (MacKay's moderated output), so an unsure model
 
 The posterior assumes that directions which noise hides are alike. Where many columns depend on each other they are not,
 and a ridge regression of the same moments orders rows better. So as far as the moments do tell how large scores are,
-the weights are the mean of both; as far as they don't, they are the posterior's.
+the weights are the mean of both; as far as they don't, they are the posterior's. The more columns, the more of the
+ridge, and the more public noise alone decides about it: where the posterior's assumption fails, its doubt says little.
 """
 
 from __future__ import annotations
@@ -52,6 +53,12 @@ FEW_COLUMNS = 60
 directions are alike ever less. On training rows of Adult with all columns, credit defaults and KDD-99, of 137 to 255, a
 share of 1 has 0.004 more accuracy than one half; on tables of up to 60, 0.002 less. By hand; no table between was
 tried."""
+
+CLEAR, HIDDEN = 0.03, 0.25
+"""The noise in one entry over the rows up to which a ridge regression of many columns is kept, and from which on it is
+not; between them the share falls with the logarithm. Chosen for classifiers of any width without a posterior, on 500 to
+8,000 training rows of Adult, credit defaults, KDD-99, HAR, rentals, news, retinas, heart disease and a generated table,
+ε 0.1 to 10: of 0.01 to 0.06 and 0.06 to 0.25 the best over all, and without any of the datasets but two."""
 
 _LEAST_EXPLAINED, MOST_EXPLAINED = 1e-3, 0.8
 """The shares of the label's variance that columns may explain: a flat prior of the logarithm between them. More than
@@ -152,7 +159,9 @@ def fit_posterior(
     label = float(np.abs(design.label.table).max())
     ridge = 2 / label * solve(gram, moment, classifier_ridge(gram, spectral_norm(variances))).weights
     alike = min(1.0, FEW_COLUMNS / max(1, len(spread)))
-    known = (1 - (1 - RIDGE_SHARE) * alike) / (1 + posterior.slope**2)
+    in_entry = sqrt(float(variances.mean(axis=1).max())) / rows
+    trust = alike / (1 + posterior.slope**2) + (1 - alike) * public_trust(in_entry)
+    known = (1 - (1 - RIDGE_SHARE) * alike) * trust
     return replace(posterior, weights=posterior.weights + known * (ridge - posterior.weights))
 
 
@@ -185,6 +194,13 @@ def _to_log_odds(
     whole[-1, -1] += (intercept / constant) ** 2
     weights = np.append(features, (centre - float(features @ found.mean)) / constant)
     return Posterior(weights, whole, axes, shrunk, slope, intercept)
+
+
+def public_trust(noise: float) -> float:
+    """How much of a ridge regression of many columns to keep at this noise in an entry, over the rows."""
+    if noise <= CLEAR:
+        return 1.0
+    return min(1.0, max(0.0, log(HIDDEN / noise) / log(HIDDEN / CLEAR)))
 
 
 def classifier_ridge(gram: Floats, norm: float) -> float:
