@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from comity.methods.vertical import descent, design, method, moments
+from comity.methods.vertical import descent, design, method, posterior
 from comity.privacy import Approx, Neighbours, SeededNoise, Unit
 from comity.protocol import Consortium
 from experiments.accuracy.training_rows import split_training_rows
@@ -32,7 +32,7 @@ def choices() -> Iterator[Choice]:
     yield _choice_in(method, "TENTHS_FOR_MOMENTS", (2, 4, 6), ROUNDS, CLASSES, (1.0, 10.0))
     yield _choice_in(descent, "WHITENED_FROM", (0.25, 1.0, 4.0), ROUNDS, CLASSES, (1.0, 10.0))
     yield _choice_in(descent, "DEVIATIONS", (2.0, 2.5, 3.0, 4.0, 100.0), ROUNDS, CLASSES, (1.0, 10.0))
-    yield _choice_in(moments, "RIDGE", (0.03, 0.06, 0.125, 0.25, 0.5), QUADRATIC, CLASSES, (0.1, 1.0))
+    yield _choice_in(posterior, "RIDGE", (0.03, 0.06, 0.125, 0.25, 0.5), QUADRATIC, CLASSES, (0.1, 1.0))
     yield _choice_in(design, "LABEL_SHARE", (0.1, 0.25, 0.5), QUADRATIC, {**CLASSES, **NUMBERS}, (0.1, 1.0))
     yield Choice("vertical.method.SWITCH", SWITCHES, _measure_switch, now=method.SWITCH)
 

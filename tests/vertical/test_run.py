@@ -66,9 +66,13 @@ def test_a_secure_run_opens_what_one_place_computes(parties: int, products: str,
 def test_the_model_does_not_depend_on_who_holds_what(linear: bool) -> None:
     frame = make_people(ROWS, linear=linear)
     models = [opened(build_regression(k, linear=linear, products="dealer"), frame)[1]["model"] for k in (2, 3, 4)]
-    # The ridge follows the noise, which is laid out for K − 1 parts; without noise in the data it moves a little.
+    # What is shrunk follows the noise, which is laid out for K − 1 parts; without noise in the data it moves a little.
+    # A classifier of few rows keeps its direction, and is longer where there is less noise.
     for model in models[1:]:
-        np.testing.assert_allclose(model, models[0], rtol=0.2, atol=0.05)
+        if linear:
+            np.testing.assert_allclose(model, models[0], rtol=0.2, atol=0.05)
+        else:
+            assert model @ models[0] > 0.97 * np.linalg.norm(model) * np.linalg.norm(models[0])
 
 
 @pytest.mark.parametrize("colluders", [0, 1])

@@ -64,10 +64,16 @@ def count_classes(label: Floats) -> Floats:
 
 
 def estimate_share(counts: Floats, deviation: float, rows: int) -> float:
-    """The second class's share of so many rows: the mean of what noisy counts leave possible, where all shares were
-    equally likely before. It is on the same side of one half as the difference of the counts, and never 0 or 1."""
-    spread = max(deviation / sqrt(2) / rows, 0.5 / rows)
-    found = 0.5 + float(counts[1] - counts[0]) / (2 * rows)
+    """The second class's share of so many rows, from noisy counts of both."""
+    return share_from_mean(float(counts[1] - counts[0]) / rows, sqrt(2) * deviation / rows, rows)[0]
+
+
+def share_from_mean(mean: float, deviation: float, rows: int) -> tuple[float, float]:
+    """The second class's share of so many rows, from a noisy mean of labels ±1: mean and deviation of what it leaves
+    possible, where all shares were equally likely before. The share is on the same side of one half as the mean, and
+    never 0 or 1."""
+    spread = max(deviation / 2, 0.5 / rows)
+    found = 0.5 + mean / 2
     # Quantiles of a normal around `found`, within 0 and 1, in logarithms: noise may leave `found` far outside.
     flipped = found > 0.5
     centre = 1 - found if flipped else found
@@ -75,9 +81,9 @@ def estimate_share(counts: Floats, deviation: float, rows: int) -> float:
     # By the upper tail, which keeps its digits where both ends lie far above zero.
     above, beyond = float(log_ndtr(-low)), float(log_ndtr(-high))
     quantiles = -ndtri_exp(above + np.log1p(_NODES * np.expm1(beyond - above)))
-    share = float(np.mean(centre + spread * quantiles))
-    share = min(1 - 0.5 / rows, max(0.5 / rows, share))
-    return 1 - share if flipped else share
+    shares = centre + spread * quantiles
+    share = min(1 - 0.5 / rows, max(0.5 / rows, float(np.mean(shares))))
+    return 1 - share if flipped else share, float(np.std(shares))
 
 
 def constant_coefficients(design: Design, share: float) -> Floats:

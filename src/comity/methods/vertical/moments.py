@@ -10,9 +10,8 @@ Entries have integer weights, because shares can only be multiplied by integers:
 to 1 : √2, so isotropic noise on the weighted vector treats the symmetric matrix evenly. Under L1 noise all weights are
 1.
 
-The regression is post-processing of this one release. Linear: least squares. Logistic: the loss to second order around
-zero, x·w/2 + (x·w)²/8 − y x·w, whose minimiser is four times the least-squares fit of y − ½. Sensitivities are derived
-in proof.md; their bounds are those of numbers on the grid.
+The regression is post-processing of this one release. Linear: least squares. Two classes: the posterior mean of
+`posterior`. Sensitivities are derived in proof.md; their bounds are those of numbers on the grid.
 """
 
 from __future__ import annotations
@@ -20,50 +19,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import log, sqrt
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comity.learn.noisy_regression import NoisyMoments, estimate
 from comity.learn.posterior_mean import mean_weights
-from comity.learn.quadratic import covariance, solve, solve_where_clear, spectral_norm
+from comity.learn.quadratic import solve_where_clear, spectral_norm
 from comity.methods.vertical.design import LABEL, NUMBER, ONE_HOT, PLACES, Design, Piece
+from comity.methods.vertical.posterior import Posterior, fit_posterior
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
 # The smallest integers near 1 : √2; not tuned on data.
 DIAGONAL, BESIDE = 5, 7
-
-RIDGE = 0.25
-"""A classifier's ridge over the noise's norm. On training rows of Adult, credit defaults, KDD-99 and HAR, ε 0.1 and 1,
-with one left out at a time (`experiments/choose`), of 0.03 to 0.5, 0.125 is the best over all, without credit defaults
-and without KDD-99; 0.06 without Adult; 0.25 without HAR, on which 0.125 wins by 0.12 at ε = 1. With 0.125 Adult loses
-0.015, with 16 columns and with 137, and rounds that start from it lose 0.001 to 0.004 in log loss on Adult and credit
-defaults and 0.02 on HAR. For those tables, and because `auto` makes rounds at that ε, it is 0.25."""
-
-SAMPLING = 0.5
-"""How much of the root of the moments' trace counts as noise of sampling in that ridge: without it, less noise of
-privacy would leave fits of many columns over few rows without any. The only value that was tried, on training rows of
-Adult, credit defaults and KDD-99."""
-
-CLEAR, HIDDEN = 0.03, 0.25
-"""The noise in one entry over the rows (`entry_noise`) up to which a classifier keeps its weights, and from which on it
-is a constant; between them the share falls with the logarithm. Chosen together with `method.COUNTED_FROM` and
-`method.ROUNDS_UP_TO` on 500 to 8,000 training rows of Adult, credit defaults, KDD-99, HAR, hours of many rentals, news,
-retinas, heart disease and a generated table, ε 0.1 to 10, 0 and 1 colluders, 3 to 10 draws a case, as
-`experiments.choose.few_rows` does, by how far accuracies fall below a constant and below the better of rounds and
-quadratic. Of 0.01 to 0.06 and 0.06 to 0.25 these are the best over all, and without any of the datasets but two:
-without rentals the first is 0.04, without the generated table 0.025."""
-
-_KNOWN = 1.0
-"""Deviations from zero at which the sum of labels tells which class is more frequent. Of 1 and 2, by hand on the same
-rows."""
-_RARE = 0.02
-_UNKNOWN = 0.1
-"""The least share of the weights that is kept where labels do not tell the more frequent class: their signs decide, and
-long scores would be wrong with certainty. Not tuned on data."""
 
 # More than the rounding of the few floating-point operations below.
 _UP = 1 + 1e-12
@@ -250,22 +221,18 @@ class Regression:
     """Coefficients of encoded rows, and what is known of each: `unshrunk` around which its interval lies, their
     standard errors, and how much of an error may be the ridge's, from 0 to 1.
 
-    Of a linear model `unshrunk` have little of the ridge that makes `coef` predict better. Errors account for noise,
-    residuals and what a ridge left out (`learn/noisy_regression.py`); they are about the population that records are
-    drawn from, and so about the exact fit of the same records too. Categories count from the average record
-    (`Design.about_average`). Where `shrunk` is above `quadratic.DECIDED` a coefficient can't be told. For a logistic
-    model `coef` and `unshrunk` are the same, and errors are about the minimiser of the quadratic objective.
+    Of a linear model `coef` predict best on average over what noise leaves possible, and `unshrunk` are other
+    estimates. Errors account for noise, residuals and what an estimate left out (`learn/noisy_regression.py`); they are
+    about the population that records are drawn from, and so about the exact fit of the same records too. Categories
+    count from the average record (`Design.about_average`). Where `shrunk` is above `quadratic.DECIDED` a coefficient
+    can't be told. Of two classes both are the posterior mean, errors are posterior deviations, and `shrunk` is the
+    posterior variance over the prior's.
     """
 
     coef: Floats
     unshrunk: Floats
     errors: Floats
     shrunk: Floats
-
-
-def classifier_ridge(gram: Floats, norm: float) -> float:
-    """A classifier's ridge, for noise of this norm and for that of sampling."""
-    return RIDGE * sqrt(norm**2 + SAMPLING**2 * max(0.0, float(np.trace(gram))))
 
 
 def entry_noise(variances: Floats, rows: int) -> float:
@@ -276,41 +243,14 @@ def entry_noise(variances: Floats, rows: int) -> float:
     return sqrt(float(variances.mean(axis=1).max())) / rows
 
 
-def trusted_share(noise: float) -> float:
-    """How much of a classifier's weights to keep at this noise in an entry (`entry_noise`). 0 leaves a constant."""
-    if noise <= CLEAR:
-        return 1.0
-    return min(1.0, max(0.0, log(HIDDEN / noise) / log(HIDDEN / CLEAR)))
-
-
-def shrink_to_constant(
-    weights: Floats, design: Design, gram: Floats, moment: Floats, moment_variances: Floats, share: float
-) -> Floats:
-    """`share` of a classifier's weights, and the rest of a constant, by how frequent the classes are; the last weight
-    is the constant's. Without one, and where the labels' sum does not tell which class is more frequent, weights keep
-    their signs and get shorter: many columns together tell that better."""
-    if share == 1.0:
-        return weights
-    known = abs(float(moment[-1])) >= _KNOWN * sqrt(float(moment_variances[-1]))
-    if not design.intercept or not known:
-        return max(share, _UNKNOWN) * weights
-    label = float(np.abs(design.label.table).max())
-    # Constant and label times the rows' number: the mean label lies in ±1.
-    mean = float(moment[-1]) * design.constant / (float(gram[-1, -1]) * label)
-    second = min(1 - _RARE, max(_RARE, (1 + mean) / 2))
-    base = np.zeros(len(weights))
-    base[-1] = log(second / (1 - second)) / design.constant
-    return np.asarray(share * weights + (1 - share) * base, np.float64)
-
-
 def fit_regression(entries: MomentEntries, opened: Floats, rows: int, deviation: float) -> Regression:
     """`deviation` is that of the noise in each opened entry; 0 gives the exact minimise_polynomial."""
-    found = _Moments.of(entries, opened, rows, deviation)
+    found = OpenedMoments.of(entries, opened, rows, deviation)
     return _fit_classes(found) if entries.design.classes else _fit_number(found)
 
 
 @dataclass(frozen=True, eq=False)
-class _Moments:
+class OpenedMoments:
     """Opened moments of features and label, with the variances of their noise and its norm."""
 
     design: Design
@@ -324,11 +264,14 @@ class _Moments:
     norm: float
 
     @classmethod
-    def of(cls, entries: MomentEntries, opened: Floats, rows: int, deviation: float) -> _Moments:
+    def of(cls, entries: MomentEntries, opened: Floats, rows: int, deviation: float) -> OpenedMoments:
         gram, moment, square = entries.split(entries.assemble(opened, rows))
         variances, moment_variances, square_variance = entries.split(entries.variances(deviation))
         norm = spectral_norm(variances)
         return cls(entries.design, rows, gram, moment, square, variances, moment_variances, square_variance, norm)
+
+    def posterior(self) -> Posterior:
+        return fit_posterior(self.design, self.rows, self.gram, self.moment, self.variances, self.moment_variances)
 
     @property
     def label(self) -> float:
@@ -339,26 +282,18 @@ class _Moments:
         return float(self.square - 2 * weights @ self.moment + weights @ self.gram @ weights)
 
 
-def _fit_classes(found: _Moments) -> Regression:
-    """A classifier needs the direction only, which a ridge stabilises."""
-    design, solution = found.design, solve(found.gram, found.moment, classifier_ridge(found.gram, found.norm))
-    # The label column is ±label for y = 1 and 0, so Σ x (y − ½) is the moment over twice that.
-    factor = 2.0 / found.label
-    residual = max(0.0, found.squares(solution.weights)) / found.rows
-    spread = covariance(solution, found.variances, found.moment_variances, found.gram, residual)
-    mapping = design.mapping
-    squared = np.maximum(np.einsum("ij,jk,ik->i", mapping, spread, mapping), 0.0)
-    along = (mapping @ solution.axes) ** 2
-    shrunk = along @ solution.shrunk / np.maximum(along.sum(axis=1), 1e-300)
-    share = trusted_share(entry_noise(found.variances, found.rows))
-    weights = shrink_to_constant(
-        factor * solution.weights, design, found.gram, found.moment, found.moment_variances, share
-    )
-    coef = mapping @ weights
-    return Regression(coef, coef, factor * np.sqrt(squared), shrunk)
+def _fit_classes(found: OpenedMoments) -> Regression:
+    """The posterior mean: what noise may have made is shrunk, down to a constant."""
+    posterior = found.posterior()
+    mapping = found.design.mapping
+    squared = np.maximum(np.einsum("ij,jk,ik->i", mapping, posterior.covariance, mapping), 0.0)
+    along = (mapping[:, : len(posterior.axes)] @ posterior.axes) ** 2
+    shrunk = along @ posterior.shrunk / np.maximum(along.sum(axis=1), 1e-300)
+    coef = mapping @ posterior.weights
+    return Regression(coef, coef, np.sqrt(squared), shrunk)
 
 
-def _fit_number(found: _Moments) -> Regression:
+def _fit_number(found: OpenedMoments) -> Regression:
     """A regression needs the length too. Its weights predict best on average over what noise leaves possible; intervals
     lie around other estimates, each of which leaves out as little as its interval allows for."""
     design, means = found.design, None
@@ -385,7 +320,7 @@ def _fit_number(found: _Moments) -> Regression:
     return Regression(coef, factor * estimates.values, factor * estimates.errors, estimates.open)
 
 
-def _spread(found: _Moments, means: Floats | None) -> Floats:
+def _spread(found: OpenedMoments, means: Floats | None) -> Floats:
     """How much larger squared weights may be for a number that takes up a small part of its declared range: its
     variance if it were uniform over the range, over what it is, as far as noise shows that; 1 at least."""
     out, squares = np.ones(len(found.gram)), np.diag(found.gram) / found.rows
