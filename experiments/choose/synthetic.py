@@ -138,5 +138,6 @@ def choices() -> Iterator[Choice]:
     yield Choice("MEASURED_BINS", (8, 9, 10), _measure("MEASURED_BINS"), edges.MEASURED_BINS)
     yield Choice("ROUNDNESS", (0.0, 0.1, 0.15, 0.2), _measure("ROUNDNESS"), edges.ROUNDNESS)
     yield Choice("NARROW", (64, 128), _measure("NARROW"), edges.NARROW)
+    yield Choice("_STEP_PRICE", (0.5, 1.0, 2.0), _measure("_STEP_PRICE"), edges._STEP_PRICE)
     shares = tuple(type(edges.MEASURING_SHARE)(one) for one in ("0.05", "0.1", "0.2"))
     yield Choice("MEASURING_SHARE", shares, _measure("MEASURING_SHARE"), edges.MEASURING_SHARE)

@@ -18,8 +18,9 @@ from comity.entropy import Stream
 from comity.errors import DataError, StudyError
 from comity.methods.synthetic import Synthetic, synthesis
 from comity.methods.synthetic.artefact import NoisyCounts
+from comity.methods.synthetic.components import spread_inside
 from comity.methods.synthetic.counts import Counting
-from comity.methods.synthetic.edges import MEASURED_BINS, Measuring, choose_edges, estimate_inside
+from comity.methods.synthetic.edges import MEASURED_BINS, Measuring, choose_edges, smooth_counts
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Pure
 from tests.support.audits import SURE, draw_views
@@ -86,7 +87,7 @@ def test_the_form_and_the_sensitivity_of_the_second_sum_do_not_depend_on_the_fir
     narrow = found.narrow.locate(frame).astype(np.float64)
     planned = Counting(found.with_edges(found.planned_edges()), 8).layout
     for opened in openings(found.layout.counts):
-        counting = Counting(found.with_edges(found.measured_edges(opened)), 8)
+        counting = Counting(found.with_edges(found.measured_edges(opened, 5.0)), 8)
         assert counting.layout.sizes == planned.sizes and counting.layout.blocks == planned.blocks
         merged = found.merge(narrow, counting.cells)
         # Every record lies in one cell of each table, so it moves each by its weight.
@@ -110,7 +111,7 @@ def test_narrow_cells_merge_into_exactly_the_wide_ones(schema: Schema) -> None:
     found, frame = measuring(schema), make_frame(3000)
     narrow = found.narrow.locate(frame).astype(np.float64)
     opened = found.count(narrow)
-    for edges in (found.measured_edges(opened), found.planned_edges()):
+    for edges in (found.measured_edges(opened, 5.0), found.planned_edges()):
         wide = Cells(found.with_edges(edges), 8, 10)
         np.testing.assert_array_equal(found.merge(narrow, wide), wide.locate(frame))
     equal = Cells(schema, 8, 10)
@@ -122,7 +123,7 @@ def test_narrow_cells_merge_into_exactly_the_wide_ones(schema: Schema) -> None:
 def test_cells_hold_about_equally_many_records_and_heaps_are_cells() -> None:
     found, frame = measuring(), make_frame(20_000)
     opened = found.count(found.narrow.locate(frame).astype(np.float64))
-    edges = found.measured_edges(opened)
+    edges = found.measured_edges(opened, 5.0)
     assert {40, 41} <= set(edges["hours"]) and 1.0 in edges["income"]
     shares = np.bincount(np.searchsorted(edges["income"], frame["income"], side="right")) / len(frame)
     assert 0.29 < shares[0] < 0.32 and (shares[1:] < 0.16).all() and (shares[1:] > 0.02).all()
@@ -135,7 +136,7 @@ def test_edges_are_round_figures_where_that_costs_little() -> None:
     frame = pd.DataFrame({"income": np.exp(chance.normal(9, 1.5, 20_000)).clip(0, 10**6)})
     frame = frame.assign(weight=chance.normal(10**6, 2e5, 20_000).clip(0, 2e6), ill="no")
     opened = found.count(found.narrow.locate(frame).astype(np.float64))
-    edges = found.measured_edges(opened)
+    edges = found.measured_edges(opened, 5.0)
     assert {1000.0, 5000.0, 10_000.0, 100_000.0} <= set(edges["income"]) and 10**6 in edges["weight"]
     # Empty cells between cheap figures tell nothing.
     shares = np.bincount(np.searchsorted(edges["income"], frame["income"], side="right"), minlength=9) / len(frame)
@@ -163,7 +164,7 @@ def test_values_are_drawn_inside_their_cells_by_the_narrow_counts() -> None:
     found, frame = measuring(), make_frame(20_000)
     narrow = found.narrow.locate(frame).astype(np.float64)
     opened = found.count(narrow) + np.random.default_rng(1).normal(0, 5, found.layout.counts)
-    wide = Cells(found.with_edges(found.measured_edges(opened)), 8, 10)
+    wide = Cells(found.with_edges(found.measured_edges(opened, 5.0)), 8, 10)
     codes = wide.locate(frame)
     refined = found.refine(codes, opened, 5.0, wide, Stream.public("refine"))
     np.testing.assert_array_equal(found.merge(refined.astype(np.float64), wide), codes)
@@ -176,9 +177,44 @@ def test_values_are_drawn_inside_their_cells_by_the_narrow_counts() -> None:
     np.testing.assert_allclose(middles, true, rtol=0.15, atol=1.0)
 
 
-def test_noise_alone_is_spread_evenly() -> None:
-    np.testing.assert_allclose(estimate_inside(np.array([3.0, -3.0, 2.0, 90.0]), 5.0), [2 / 3, 2 / 3, 2 / 3, 90.0])
-    np.testing.assert_array_equal(estimate_inside(np.array([-3.0, -4.0]), 5.0), [1, 1])
+def test_noise_alone_is_spread_evenly_and_a_heap_stays_alone() -> None:
+    chance, lengths = np.random.default_rng(4), np.ones(120)
+    noisy = chance.normal(0, 5.0, 120)
+    assert len(np.unique(smooth_counts(noisy, lengths, 5.0))) <= 3
+    true = np.where(np.arange(120) < 60, 40.0, 0.0)
+    true[30] = 900.0
+    found = smooth_counts(true + noisy, lengths, 5.0)
+    assert (found >= 0).all() and abs(found[30] - 900) < 20 and found.sum() == pytest.approx(true.sum(), rel=0.05)
+    assert np.abs(found - true).sum() < 0.5 * np.abs(noisy).sum()
+    # Two cells of one density have counts by their lengths, and cells of nearly no length break nothing.
+    np.testing.assert_allclose(smooth_counts(np.array([10.0, 30.0]), np.array([1.0, 3.0]), 5.0), [10, 30])
+    assert np.isfinite(smooth_counts(np.array([5e3, 2e3, 7.0, -4.0]), np.array([1e6, 1e-9, 1.0, 1e-9]), 5.0)).all()
+    np.testing.assert_array_equal(smooth_counts(np.array([-3.0, -4.0]), np.ones(2), 5.0), [0, 0])
+
+
+def test_values_inside_a_cell_follow_components_as_neighbouring_cells_do() -> None:
+    # Two components that lean to either side over four cells of five values each; the third cell has a heap.
+    probabilities = np.array([[0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]])
+    shares = np.kron(np.eye(4), np.full(5, 0.2))
+    parts = spread_inside(shares, 4, probabilities)
+    for wide, (inside, weights) in enumerate(parts):
+        np.testing.assert_array_equal(inside, np.arange(5 * wide, 5 * wide + 5))
+        # What each component has of the cell, and how often each value comes, stay.
+        np.testing.assert_allclose(weights.sum(1), probabilities[:, wide], rtol=0.01)
+        np.testing.assert_allclose(weights.sum(0) / weights.sum(), 0.2, rtol=0.01)
+    inner = parts[1][1][0] / parts[1][1].sum(0)
+    assert (np.diff(inner) < 0).all() and 0.5 < inner[-1] < inner[0] < 0.75
+    # Without an order, or without a second value, nothing moves.
+    for wide, (_, weights) in enumerate(spread_inside(shares, 0, probabilities)):
+        np.testing.assert_allclose(weights, probabilities[:, wide, None] * np.full(5, 0.2))
+
+
+def test_beside_a_value_of_very_many_records_little_of_it_is_left() -> None:
+    # Nine of ten records are at the first value, where the first component is alone.
+    probabilities = np.array([[1.0, 0.0, 0.0], [0.8, 0.1, 0.1]])
+    shares = np.array([[1.0, 0, 0, 0, 0], [0, 0.5, 0.5, 0, 0], [0, 0, 0, 0.5, 0.5]])
+    of_first = [weights[0] / weights.sum(0) for _, weights in spread_inside(shares, 3, probabilities)]
+    assert of_first[0] == pytest.approx([1 / 1.8]) and max(of_first[1].max(), of_first[2].max()) < 0.01
 
 
 # Whole runs.
@@ -219,7 +255,7 @@ def test_a_long_tail_comes_out_as_it_went_in(delta: float, tmp_path: Path) -> No
     again = NoisyCounts.load(tmp_path)
     assert again.digest == counts.digest and again.frame(50).equals(counts.frame(50))
     page = (tmp_path / "counts.json").read_text("utf-8")
-    (tmp_path / "counts.json").write_text(page.replace('"cells": 9', '"cells": 8'), "utf-8")
+    (tmp_path / "counts.json").write_text(page.replace('"cells": 8', '"cells": 7'), "utf-8")
     with pytest.raises(DataError, match="edges"):
         NoisyCounts.load(tmp_path)
 
@@ -306,7 +342,7 @@ def test_both_sums_together_lose_no_more_than_is_debited_for_them() -> None:
             noise = draw_views(used[1], consortium, np.zeros(used[1].shape[0]), 17 + side, count=count)
             score = first @ apart / deviation[0] ** 2
             for place, view in enumerate(first):
-                edges = found.measured_edges(view)
+                edges = found.measured_edges(view, deviation[0])
                 key = tuple(edges.items())
                 if key not in moved:
                     counting = Counting(found.with_edges(edges), 8)

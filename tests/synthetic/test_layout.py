@@ -200,7 +200,7 @@ def test_columns_that_were_not_counted_together_have_no_relation_made_up(monkeyp
     codes = np.clip(np.round(shared + 0.5 * chance.normal(size=shared.shape) + 2), 0, 4).astype(int)
     opened = layout.count(codes) + width * chance.normal(size=layout.counts)
     consistent = make_consistent(layout, layout.tables(opened), layout.deviations(width))
-    rows = synthesis.sample_mixture(
+    rows, _ = synthesis.sample_mixture(
         synthesis.fit_two_passes(layout, consistent, Stream.public("fit")), 5000, Stream.public("rows")
     )
     found = np.asarray(np.corrcoef(rows.T))

@@ -104,6 +104,23 @@ def test_all_sums_together_cost_what_the_study_grants_and_no_more(loss: Any, sch
     assert [float(part / whole) for part in parts[-2:]] == pytest.approx([0.6 if schema is BARE else 0.7, 0.3])
 
 
+def test_triples_have_half_of_the_loss_where_their_noise_is_little_and_all_sums_cost_no_more() -> None:
+    built, loss = build_synthetic(**COUNTED, rows=20_000), Approx(20, 1e-6)
+    shares = []
+    for epsilon in (0.5, 1, 3, 20):
+        consortium = make_consortium(Approx(epsilon, 1e-6))
+        declared, whole = built.accepted(consortium), gaussian_budget(consortium.loss).square
+        parts = [cast(Any, declared[name].loss).square for name in ("counts", "triples")]
+        assert sum(parts) <= whole
+        shares.append(round(float(parts[1] / whole), 6))
+        assert any(f"three columns: {shares[-1]:.0%} of the loss" in note for note in built.notes(consortium))
+    assert shares == sorted(shares) and set(shares) == {0.3, 0.5}
+    # Without a declared number of records nobody knows whether noise is little.
+    undeclared = build_synthetic(**COUNTED).accepted(make_consortium(loss))
+    part = cast(Any, undeclared["triples"].loss).square / gaussian_budget(loss).square
+    assert float(part) == pytest.approx(0.3)
+
+
 def test_triples_count_every_record_once_and_no_padding() -> None:
     layout, chance = LAYOUTS[2], np.random.default_rng(1)
     codes = np.column_stack([chance.integers(0, size, (3, 50)).ravel() for size in layout.sizes]).reshape(3, 50, -1)
@@ -189,7 +206,7 @@ def test_the_gradient_is_that_of_the_squared_distances(labelled: bool) -> None:
                 cells = at[:, layout.offsets[column] : layout.offsets[column] + layout.sizes[column]]
                 shares.append(cells @ np.eye(found.triples.size(column))[found.groups[column]])
             model = np.einsum("ka,kb,kc->abc", *shares) / len(at)
-            total += ((model - table) ** 2).sum() / (found.deviation / block.weight) ** 2
+            total += ((model - table) ** 2).sum() / found.deviation**2
         return float(total)
 
     gradient = np.zeros_like(p)
@@ -315,7 +332,7 @@ def test_a_run_with_measured_edges_knows_three_columns_and_its_files_too(
     counts = result.presented.counts
     assert counts.triples is not None and counts.measured is not None
     assert odd_rows(result.presented.frame) < 0.1
-    assert any(note.startswith("three columns: 30% of the loss") for note in result.plan.notes)
+    assert any(note.startswith("three columns: 50% of the loss") for note in result.plan.notes)
     counts.save(tmp_path)
     again = NoisyCounts.load(tmp_path)
     assert again.digest == counts.digest and again.frame(50).equals(counts.frame(50))

@@ -166,10 +166,10 @@ class NoisyCounts:
         count = min(self.records, MAX_ROWS) if rows is None else rows
         stream = Stream.public("synthetic rows", self.digest, count)
         synthesis = self._synthesis if target is None else self._synthesis_for(target)
-        codes = synthesis.make_rows(self.consistent, stream, count)
+        codes, components = synthesis.make_rows_in_components(self.consistent, stream, count)
         if self.measured is None:
             return self.counting.cells.draw(codes, stream)
-        codes = self.measured.refine(codes, self.counting.cells, stream)
+        codes = self.measured.refine(codes, self.counting.cells, stream, components)
         return self.measured.measuring.narrow.draw(codes, stream)
 
     def means_of_cells(self, column: int) -> Floats | None:

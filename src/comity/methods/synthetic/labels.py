@@ -131,7 +131,7 @@ def find_interactions(
             continue
         first, second = (column for column in block.key if column != target)
         table = np.moveaxis(opened.table(block), block.key.index(target), 2) * share
-        sizes, deviation = (table.shape[0], table.shape[1]), opened.deviation / block.weight * share
+        sizes, deviation = (table.shape[0], table.shape[1]), opened.deviation * share
         pair = Interaction((first, second), (opened.groups[first], opened.groups[second]), sizes, table, deviation, 0.0)
         place = pair.place(codes)
         expected = np.stack(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property
 from math import hypot
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -73,7 +74,14 @@ from comity.methods.synthetic.published.method import (
     PublishedSynthetic,
 )
 from comity.methods.synthetic.published.predictor import Learner, Losses
-from comity.methods.synthetic.triples import MAX_TRIPLE_NOISE, TRIPLE_SHARE, Triples, find_triples, triple_noise
+from comity.methods.synthetic.triples import (
+    LARGER_SHARE,
+    MAX_TRIPLE_NOISE,
+    Triples,
+    choose_triple_share,
+    find_triples,
+    triple_noise,
+)
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -170,7 +178,7 @@ class Synthetic(Method):
     )
     triples: Annotated[CountedTriples, Only(variant="default", held="rows")] = Field(
         "auto",
-        description="tables of three columns in few groups of cells; counted: with 30 % of the loss; none: pairs "
+        description="tables of three columns in few groups of cells; counted: with 30 or 50 % of the loss; none: pairs "
         "alone; auto: counted where noise allows it, by the declared records, in one round of one sum",
     )
     by_owner: Annotated[bool, Only(variant="default", held="rows", pooling="sum")] = Field(
@@ -530,7 +538,7 @@ class SyntheticProtocol(CountsProtocol):
     `by_owner` the party that holds a record is one more column (proof.md, 7).
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     sizes: Sizes | None
     edges: MeasuredEdges
@@ -666,7 +674,9 @@ class SyntheticProtocol(CountsProtocol):
 
     def measured_counting(self, consortium: Consortium, narrow: Floats) -> Counting:
         assert self._measuring is not None
-        schema = self._measuring.with_edges(self._measuring.measured_edges(narrow))
+        release = self._declare_narrow(self._measuring, consortium)
+        deviation = release.opened_deviation(consortium, consortium.size)
+        schema = self._measuring.with_edges(self._measuring.measured_edges(narrow, deviation))
         return replace(self.counting(consortium), schema=self._with_owners(schema, consortium))
 
     def recount(self, consortium: Consortium) -> Recount:
@@ -762,13 +772,25 @@ class SyntheticProtocol(CountsProtocol):
             noise = split_loss(consortium, FIRST_SHARE)[0]
         else:
             shares = [MEASURING_SHARE] if self.measures(consortium) else []
-            shares += [TRIPLE_SHARE] if self.counts_triples(consortium) else []
+            shares += [self._triple_share(consortium)] if self.counts_triples(consortium) else []
             noise = split_loss(consortium, *shares)[-1] if shares else self._noise(consortium)
         return self._declare_sum("counts", counting.layout.counts, counting.layout.weights, noise, consortium)
 
     def _declare_triples(self, triples: Triples, consortium: Consortium) -> Release:
-        noise = split_loss(consortium, TRIPLE_SHARE)[0]
+        return self._declare_triples_at(self._triple_share_of(triples, consortium), triples, consortium)
+
+    def _declare_triples_at(self, share: Decimal, triples: Triples, consortium: Consortium) -> Release:
+        noise = split_loss(consortium, share)[0]
         return self._declare_sum("triples", triples.counts, triples.weights, noise, consortium)
+
+    def _triple_share(self, consortium: Consortium) -> Decimal:
+        return self._triple_share_of(self._planned_triples(consortium), consortium)
+
+    def _triple_share_of(self, triples: Triples, consortium: Consortium) -> Decimal:
+        """The part of the loss that counts triples, by public figures alone."""
+        larger = self._declare_triples_at(LARGER_SHARE, triples, consortium)
+        deviation = larger.opened_deviation(consortium, consortium.size)
+        return choose_triple_share(triples, deviation, self.declared_rows(consortium))
 
     def _declare_recount(self, consortium: Consortium) -> Release:
         recount = self.recount(consortium)
@@ -1084,10 +1106,10 @@ class SyntheticProtocol(CountsProtocol):
         deviation = self._declare_triples(triples, consortium).opened_deviation(consortium, consortium.size)
         which = "with the target " if triples.labelled else ""
         if self.counts_triples(consortium):
-            least = deviation / max(triples.weights)
+            share = self._triple_share_of(triples, consortium)
             return (
-                f"three columns: {TRIPLE_SHARE:.0%} of the loss counts {len(triples.blocks):,} tables {which}of three "
-                f"columns in up to {triples.groups} groups of cells each (deviation {least:.3g} to {deviation:.3g}). "
+                f"three columns: {share:.0%} of the loss counts {len(triples.blocks):,} tables {which}of three "
+                f"columns in up to {triples.groups} groups of cells each (deviation {deviation:.3g}). "
                 "The groups follow from the opened counts of pairs. If a party drops out in between, only pairs are "
                 "used",
             )

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from comity.compiled import compiled_or_interpreted
 from comity.entropy import Stream
+from comity.methods.synthetic.components import Components
 from comity.methods.synthetic.consistency import ConsistentTables, add_interaction, denoise_determined
 from comity.methods.synthetic.counts import Layout
 from comity.methods.synthetic.impossibilities import Impossibilities
@@ -267,8 +268,9 @@ def refine_pairs(layout: Layout, consistent: ConsistentTables, shared: Mixture) 
 Integers = NDArray[np.int64]
 
 
-def sample_mixture(mixture: Mixture, rows: int, stream: Stream) -> Integers:
-    """Cells (rows, columns). Independent draws would add sampling noise to counts that were paid for."""
+def sample_mixture(mixture: Mixture, rows: int, stream: Stream) -> tuple[Integers, Integers]:
+    """Cells (rows, columns), and the component of every row. Independent draws would add sampling noise to counts that
+    were paid for."""
     components, layout = len(mixture.probabilities), mixture.layout
     groups = draw_systematically(np.full((1, components), 1.0), np.zeros(rows, np.int64), stream)
     found = np.empty((rows, layout.columns), np.int64)
@@ -280,7 +282,7 @@ def sample_mixture(mixture: Mixture, rows: int, stream: Stream) -> Integers:
             none = shares[groups, found[:, k]] == 0
             found[none, k] = shares[groups[none]].argmax(1)
     balance_pairs(mixture, found, groups, stream)
-    return found
+    return found, groups
 
 
 def draw_systematically(shares: Floats, groups: Integers, stream: Stream) -> Integers:
@@ -444,19 +446,25 @@ class Synthesis:
 
     def make_rows(self, consistent: ConsistentTables, stream: Stream, count: int) -> Integers:
         """Cells (count, columns)."""
+        return self.make_rows_in_components(consistent, stream, count)[0]
+
+    def make_rows_in_components(
+        self, consistent: ConsistentTables, stream: Stream, count: int
+    ) -> tuple[Integers, Components | None]:
+        """Cells (count, columns), and the rows' components if the model is a mixture."""
         # Small products take longer on several threads, and their last bits would depend on the number of threads.
         with threadpool_limits(1, user_api="blas"):
             if self.model == "naive-bayes":
                 tables = consistent if self.classified else temper(self.layout, consistent)
-                codes = self._sample_possible_naive_bayes(tables, stream, count)
+                codes, components = self._sample_possible_naive_bayes(tables, stream, count), None
             else:
-                codes = self._sample_labelled_mixture(consistent, stream, count)
+                codes, components = self._sample_labelled_mixture(consistent, stream, count)
         for column, of in self.layout.follows.items():
             key = (min(column, of), max(column, of))
             noisy = consistent.noisy[key] if of < column else consistent.noisy[key].T
             pairs = denoise_determined(noisy, consistent.deviation[key])
             codes[:, column] = draw_following(codes[:, of], pairs, stream)
-        return codes
+        return codes, components
 
     def _sample_possible_naive_bayes(self, tables: ConsistentTables, stream: Stream, count: int) -> Integers:
         rules, target = Impossibilities(self.layout), self.layout.target
@@ -468,12 +476,14 @@ class Synthesis:
         rules.exchange(codes, groups, stream)
         return codes
 
-    def _sample_labelled_mixture(self, consistent: ConsistentTables, stream: Stream, count: int) -> Integers:
+    def _sample_labelled_mixture(
+        self, consistent: ConsistentTables, stream: Stream, count: int
+    ) -> tuple[Integers, Components]:
         mixture = fit_two_passes(self.layout, consistent, stream, self.triples)
-        codes = sample_mixture(mixture, count, stream)
+        codes, rows = sample_mixture(mixture, count, stream)
         target = self.layout.target
         if self.classified and target is not None:
             codes[:, target] = redraw_labels(
                 self.layout, consistent, codes, stream, ordered=self.ordered, triples=self.triples
             )
-        return codes
+        return codes, Components(rows, {k: mixture.column(k) for k in self.layout.leading})
