@@ -139,8 +139,8 @@ def test_every_coefficient_that_is_told_of_real_columns_is_covered(
         for (epsilon, name), one in inside.items()
         if often[epsilon].any()
     }
-    # Over columns intervals aim at 95 % of each coefficient; the least of 70 on wages by states is a few points below. A
-    # share of 300 draws has a standard error of .013.
+    # Over columns intervals aim at 95 % of each coefficient; the least of 70 on wages by states is a few points below.
+    # A share of 300 draws has a standard error of .013.
     assert min(shares.values()) >= (0.8 if held is by_columns else 0.93), shares
 
 
