@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from comity.errors import BadInput
+from experiments.accuracy.few_rows_tables import load_table
 from experiments.accuracy.warned import plan_warnings, warn_of_columns
-from experiments.choose.few_rows import load_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 _FEW_ROWS = re.compile(r"(\d+) rows of (\S+) t=(\d) eps=(\S+)")

@@ -17,10 +17,8 @@ from itertools import product
 from math import log
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from comity.data import Classes, Numeric, Schema
 from comity.entropy import Stream
 from comity.methods.vertical import GradientRegression, VerticalRegression
 from comity.methods.vertical.centralised import CentralRounds
@@ -28,10 +26,7 @@ from comity.methods.vertical.class_count import constant_coefficients, count_cla
 from comity.methods.vertical.moments import fit_regression
 from comity.privacy import Approx, Neighbours, Unit
 from comity.protocol import Consortium
-from comity.special import expit
-from experiments.accuracy.other_tables import other_table
-from experiments.accuracy.owners import hospital_records
-from experiments.accuracy.tables import Table, table
+from experiments.accuracy.few_rows_tables import load_table
 from experiments.accuracy.vertical import DELTA, Dealt
 
 Floats = NDArray[np.float64]
@@ -48,7 +43,7 @@ DATASETS: Mapping[str, tuple[str, ...]] = {
     "generated": ("generated",),
 }
 ROWS, EPSILONS, REPEATS = (500, 1000, 2000, 4000, 8000), (0.1, 0.3, 1.0, 3.0, 10.0), 10
-_MEASURED, _MOST = 8000, 24_000
+_MEASURED = 8000
 
 COUNTED = (0.05, 0.065, 0.08, 0.1, 0.13, 0.17, 0.25)
 ROUNDS = (0.01, 0.018, 0.025, 0.035, 0.05, 0.065, 0.08, 0.1)
@@ -103,36 +98,6 @@ def choose(cases: Mapping[str, Sequence[Sequence[Run]]]) -> Iterator[str]:
         others = np.delete(found, place, axis=1).mean(axis=1)
         lost = found[int(others.argmin()), place] - found[:, place].min()
         yield f"without {name}: {rules[int(others.argmin())]}, {lost:.4f} worse there than its own best"
-
-
-def load_table(name: str) -> Table:
-    """At most 24,000 training rows."""
-    if name == "heart":
-        schema, frame = hospital_records()
-    elif name == "generated":
-        schema, frame = _generate()
-    elif name == "rentals":
-        held = other_table("bicycles")
-        many = np.where(held.train["cnt"] > np.quantile(held.train["cnt"], 0.85), "yes", "no")
-        schema, frame = Schema(held.schema.columns, Classes("many", ("no", "yes"))), held.train.assign(many=many)
-    else:
-        held = other_table(name) if name in ("news", "retinas") else table(name)
-        schema, frame = held.schema, held.train
-    order = Stream.public("few rows", name).permutation(len(frame))[:_MOST]
-    frame = frame.iloc[order].reset_index(drop=True)
-    return Table(name, schema, frame, frame.iloc[:0])
-
-
-def _generate() -> tuple[Schema, pd.DataFrame]:
-    """Twelve numbers that depend on each other, of which four say much."""
-    stream, rows, width = Stream.public("few rows", "generated"), 20_000, 12
-    mixed = 0.3 * (stream.normal((width, width)) / np.sqrt(width) + 0.7 * np.eye(width))
-    numbers = np.clip(stream.normal((rows, width)) @ mixed, -1, 1)
-    weights = stream.normal(width) * np.where(np.arange(width) < 4, 1.0, 0.3)
-    labels = stream.uniform(rows) < expit(2.5 * numbers @ weights - 1.2)
-    names = [f"x{place}" for place in range(width)]
-    frame = pd.DataFrame(numbers, columns=names).assign(y=np.where(labels, "yes", "no"))
-    return Schema(tuple(Numeric(name, -1, 1) for name in names), Classes("y", ("no", "yes"))), frame
 
 
 @dataclass(frozen=True, eq=False)

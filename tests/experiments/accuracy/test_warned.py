@@ -12,11 +12,11 @@ import pytest
 from comity.data import Encoding
 from comity.errors import BadInput
 from experiments.accuracy import warnings
+from experiments.accuracy.few_rows_tables import load_table
 from experiments.accuracy.softlabel import FULL, RECORDS
 from experiments.accuracy.tables import table
 from experiments.accuracy.warned import SHAPES, plan_warnings, warn_of_columns
 from experiments.accuracy.warnings import is_below, read_table
-from experiments.choose.few_rows import load_table
 
 
 def below() -> list[str]:
