@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import expit
 from scipy.stats import rankdata
 
-from comity.data import Records
+from comity.data import Records, Schema
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.softlabel import SoftLabel
-from comity.methods.vertical import Vertical
+from comity.methods.vertical import Vertical, VerticalRegression
+from comity.methods.vertical.evaluation import ErrorParts
 from comity.study.results.result import Result
 from comity.study.simulation.simulate import Terms, simulate
 from tests.support.vertical import HELD, make_people, make_schema
@@ -95,13 +97,26 @@ def of_vertical(seed: int, *, linear: bool = True, delta: float = 1e-6, aligned:
         y, guess, named = fresh["sick"].to_numpy(), made.model.predict(fresh), "mean squared error"
     else:
         y = (fresh["sick"] == "yes").to_numpy().astype(np.float64)
-        guess, named = 0.5 + made.model.decision_function(fresh) / 4, "squared error"
+        guess, named = (y - _counted_errors(made, agreed, fresh) / 2), "squared error"
         return made, {
             "accuracy": float(((guess > 0.5) == (y > 0.5)).mean()),
             named: float(((y - guess) ** 2).mean()),
             "R²": explained(y, guess)["R²"],
         }
     return made, {named: float(((y - guess) ** 2).mean()), **explained(y, guess)}
+
+
+def _counted_errors(made: Result, agreed: Schema, fresh: pd.DataFrame) -> np.ndarray:
+    """t − (2p − 1) of each record, for t = ±1 and the probability p as an evaluation counts it: in parts within their
+    limits."""
+    method = Vertical.over_columns(solver="quadratic", schema=agreed, columns=HELD[2], products="dealer")
+    assert isinstance(method, VerticalRegression)
+    parts = ErrorParts(method.design, np.asarray(made.model.weights[0], np.float64))
+    total = np.zeros(len(fresh))
+    for party, own in HELD[2].items():
+        records = method.design.encoding_of(party).encode(fresh[list(own)]).records
+        total += parts.scale * parts.matrix(records, party)[:, 0]
+    return total
 
 
 def explained(y: np.ndarray, guess: np.ndarray) -> Truth:

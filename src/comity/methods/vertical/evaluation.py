@@ -356,8 +356,9 @@ class ErrorsByColumns(ModelEvaluation):
         target = self.method.design.schema.target
         if not isinstance(target, Bounded):
             note = (
-                "squared error (Brier score) and R² are of the probability ½ + score/4, to which the model was fitted; "
-                "accuracy lies where these moments allow it, estimated as if margins were normal"
+                "squared error (Brier score) and R² are of the probability ½ + score/4, of which each owner's part "
+                "counts within a public range; accuracy lies where these moments allow it, estimated as if margins "
+                "were normal"
             )
             return "squared error", 0.25, note
         return "mean squared error", ((target.high - target.low) / 2) ** 2, "predictions count within twice the bounds"
